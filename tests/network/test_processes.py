@@ -101,7 +101,9 @@ def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
 def test_four_commands_train_what_a_simulation_with_the_same_noise_trains(site: Site) -> None:
     rule = site.agreed.agreement.rule
     talk = {"A1": "broadcast", "A2": "choose"}[rule]
-    learner = site.learner("--talk", talk, "--pace", "0.01", "--json", "--skops", "model.skops", "--events", "events")
+    learner = site.learner(
+        "--talk", talk, "--pace", "0.01", "--json", "--skops", "model.skops", "--events", "events", "--forecast-runs", 50,
+    )  # fmt: skip
     owners = [site.owner(f"bank-{i}") for i in (1, 2, 3)]
     assert learner.wait(60) == 0, learner.errors
     for owner in owners:
@@ -193,6 +195,7 @@ def test_tables_above_the_memory_limit_are_streamed(tmp_path: Path) -> None:
         model = Model.load(site.folder / "run.json")
         assert model.record["queries"] == 6
         assert model.record["realised"]["public"]["rows"] == 500
+        assert model.record["forecast"] is None, "nobody asked for one"
         held = [owner_records(agreed, f"bank-{i}", site.folder / f"bank-{i}" / "data.parquet", None)[0] for i in (1, 2)]
         data, schedule, noise = replayed(site.agreed, site.folder / "run.db", held)
         same = simulate(site.agreed.replace(data={"feature_bound": 0.0}), data, runs=1, schedule=schedule, noise=noise)
@@ -236,7 +239,7 @@ def test_a_learner_that_is_killed_goes_on_where_it_was(site: Site) -> None:
     indirect=["site"],
 )
 def test_other_mechanisms_by_the_same_four_commands(site: Site, said: str) -> None:
-    learner = site.learner("--json")
+    learner = site.learner("--json", "--forecast-runs", 50)
     owners = [site.owner(f"bank-{i}") for i in (1, 2, 3)]
     assert learner.wait(60) == 0, learner.errors
     δ = site.agreed.owner[0].delta
