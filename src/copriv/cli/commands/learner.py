@@ -12,6 +12,7 @@ from copriv.cli.commands.options import AgreementFile, AsJson, KeysFolder, check
 from copriv.cli.show.console import answer, log, tell, waiting
 from copriv.cli.show.following import Following
 from copriv.cli.show.output import replace_file
+from copriv.display import Table
 from copriv.display.run import compared, run_tables
 from copriv.errors import CoprivError, Unreachable, UsageError
 
@@ -140,7 +141,7 @@ def command(
             _write(result, path, store)
         if skops is not None and result.finished_run:
             save_skops(result, skops)
-        told = [*run_tables(result.record), f"{outcome.status}: {outcome.reason}. Wrote {path}"]
+        told: list[str | Table] = [*run_tables(result.record), f"{outcome.status}: {outcome.reason}. Wrote {path}"]
         if seen is not None and forecast_runs > 0 and result.finished_run:
             if not as_json:
                 tell(*told)
