@@ -26,12 +26,13 @@ _FORKS.set_forkserver_preload(
 
 
 class Command:
-    """`copriv ARGUMENTS` in a process of its own, with its output in files."""
+    """`copriv ARGUMENTS` in a process of its own, with its output in files; `settings`: its COPRIV_* variables."""
 
-    def __init__(self, folder: Path, log: Path, arguments: tuple[object, ...]) -> None:
+    def __init__(self, folder: Path, log: Path, arguments: tuple[object, ...], **settings: str) -> None:
         self.out, self.err = log.with_suffix(".out"), log.with_suffix(".err")
         words = [str(argument) for argument in arguments]
-        self.process: Any = _FORKS.Process(target=run_command, args=(str(folder), str(self.out), str(self.err), words))
+        given = (str(folder), str(self.out), str(self.err), words, settings)
+        self.process: Any = _FORKS.Process(target=run_command, args=given)
         self.process.start()
 
     @property
@@ -64,9 +65,10 @@ class Command:
         return self.err.read_text() if self.err.exists() else ""
 
 
-def run_command(folder: str, out: str, err: str, words: list[str]) -> None:
+def run_command(folder: str, out: str, err: str, words: list[str], settings: dict[str, str]) -> None:
     """In the child: what the `copriv` script does."""
     os.chdir(folder)
+    os.environ.update({f"COPRIV_{name}": value for name, value in settings.items()})
     os.environ["OMP_NUM_THREADS"] = "1"
     for number, path in ((1, out), (2, err)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)

@@ -15,7 +15,7 @@ from copriv.forecast import forecast
 from copriv.forecast.assessment import assess
 from copriv.model.records import Records
 from copriv.plan import candidates, clipping_bias, simulated_refinement
-from copriv.plan.aggregated_runs import DEALT_OWNERS, _mixed, runs_in
+from copriv.plan.aggregated_runs import DEALT_OWNERS, _mixed, _of_one, runs_in
 from copriv.plan.clipping_bias import Bounded
 from copriv.populations.dealt import heterogeneous_worlds
 from copriv.populations.public_sample import PublicSample
@@ -291,3 +291,24 @@ def test_equal_owners_written_out_and_counted_have_one_forecast(number):
         assert got == _numbers(expected)
         error = np.hypot(owner["shapley_error"], one["shapley_error"])
         assert abs(owner["shapley"] - one["shapley"]) <= 6 * error + 1e-9
+
+
+def test_the_agreement_with_one_owner_is_the_one_that_would_be_checked() -> None:
+    """It is made without checks, because they would be of all owners for each of them."""
+    owners = [
+        {"name": "held by three", "records": 100, "epsilon": 0.7, "overlap": 3, "delta": 0.3, "weight": 2.0},
+        {"name": "alike", "records": 7, "epsilon": 2.0, "count": 3, "weight": 1.0},
+    ]
+    agreement = Agreement.of(
+        {
+            "agreement": {"rule": "A2", "horizon": 100, "answers": 5, "step": 1.0},
+            "model": {"loss": "squared", "regularization": 1e-5, "theta_max": 100.0, "gradient_bound": 5.0},
+            "owner": owners,
+        }
+    )
+    assert agreement.n_owners == 4
+    for i, changed in enumerate([{"overlap": 1, "epsilon": 0.7 / 3, "delta": 0.3 / 3}, {}]):
+        kept = {key: value for key, value in owners[i].items() if key not in ("count", "weight")}
+        checked, made = agreement.replace(owner=[{**kept, **changed}]), _of_one(agreement, i)
+        assert made == checked
+        assert (made.fingerprint, hash(made), made.n_owners) == (checked.fingerprint, hash(checked), 1)

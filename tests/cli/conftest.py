@@ -20,7 +20,7 @@ class Outcome:
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No variables of whoever runs the tests, and an empty directory to work in."""
-    for name in ("RUNS", "SEED", "JSON", "OUT", "WORKERS", "AGREEMENT", "OWNER"):
+    for name in ("RUNS", "SEED", "JSON", "OUT", "WORKERS", "AGREEMENT", "OWNER", "QUERY", "POLICY"):
         monkeypatch.delenv(f"COPRIV_{name}", raising=False)
     for name in ("FORCE_COLOR", "NO_COLOR", "CLICOLOR_FORCE"):
         monkeypatch.delenv(name, raising=False)

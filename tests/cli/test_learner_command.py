@@ -26,6 +26,7 @@ from copriv.network.turns import Conduct
 from copriv.owner import Owner
 from copriv.privacy.ledger import MemoryLedger
 from copriv.protocol import Answer, Query
+from copriv.report.public_rows import PublicRows
 from network_parties import keys
 from unsigned import unsigned
 
@@ -128,6 +129,37 @@ def test_resume_never_rewrites_what_is_finished(
     (tmp_path / "run.json").unlink()
     assert run(over) == 0, "a model that is not there is written"
     assert Model.load(tmp_path / "run.json").theta.tolist() == Model.from_json(first.decode()).theta.tolist()
+
+
+def test_the_model_is_written_and_shown_before_its_forecast_which_is_made_on_request(
+    over: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.json"
+    (tmp_path / "rows.csv").write_text("a,b,y\n" + "0.1,0.2,1\n0.3,-0.2,0\n-0.5,0.1,2\n0.9,0.4,1\n" * 5)
+    command = [*over, "--public", str(tmp_path / "rows.csv")]
+    assert run(command) == 0
+    record = Model.load(path).record
+    assert record["forecast"] is None
+    assert record["realised"]["public"]["rows"] == 20
+    capsys.readouterr()
+    before: list[str] = []
+
+    def expected(rows: PublicRows, runs: int) -> dict[str, Any]:
+        before.append(capsys.readouterr().out)
+        assert Model.load(path).record["realised"]["public"] is not None
+        return forecast(rows, runs)
+
+    forecast = PublicRows.expected
+    monkeypatch.setattr(PublicRows, "expected", expected)
+    assert run([*command, "--forecast-runs", "2"]) == 0
+    assert "finished: all 6 queries are answered. Wrote" in before[0]
+    shown = capsys.readouterr().out
+    assert shown.count("above the best model") == 1
+    assert "epsilon spent, of all owners" in shown
+    assert Model.load(path).record["forecast"]["runs"] == 2
+    assert run([*command, "--forecast-runs", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["record"]["forecast"]["runs"] == 2
+    assert len(before) == 1, "a forecast that is there is not made again"
 
 
 @pytest.mark.parametrize("damage", ["forecast", "status", "owners", "realised", "deep"])

@@ -18,13 +18,29 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 CONTAINER = ROOT / "deploy" / "owner.Containerfile"
 UNIT = ROOT / "deploy" / "copriv-owner@.service"
+ENVIRONMENT = ROOT / "deploy" / "owner.env"
 PAGE = ROOT / "docs" / "how-to" / "run-as-a-service.md"
 HADOLINT = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
 
 
+SERVE = typer.main.get_command(app).get_command(None, "owner").get_command(None, "serve").params
+BY_HAND = {"--new-ledger", "--help"}
+"""Options without a variable: a service that is started again must not make another ledger."""
+
+
 def variables_of_serve():
-    group = typer.main.get_command(app).get_command(None, "owner")
-    return {parameter.envvar for parameter in group.get_command(None, "serve").params} - {None}
+    return {parameter.envvar for parameter in SERVE} - {None}
+
+
+def test_every_option_of_a_service_can_be_set_without_changing_its_unit():
+    """Each has a variable; the environment file and the table of the page have all of them and no other."""
+    assert {parameter.opts[0] for parameter in SERVE if parameter.envvar is None} <= BY_HAND
+    written = re.findall(r"^#?([A-Z_]+)=", ENVIRONMENT.read_text("utf-8"), re.M)
+    table = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| `COPRIV_")]
+    told = [name for line in table for name in re.findall(r"`(COPRIV_\w+)`", line.split("|")[1])]
+    assert set(written) == set(told) == variables_of_serve()
+    assert len(told) == len(set(told))
+    assert "EnvironmentFile=/etc/copriv/%i/owner.env" in UNIT.read_text("utf-8").splitlines()
 
 
 @pytest.mark.skipif(HADOLINT is None, reason="hadolint is not for this machine")

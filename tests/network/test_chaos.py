@@ -129,7 +129,6 @@ class Run:
         if name == "learner":
             common = ["learner", "c/agreement.toml", "--store", "run.db", "--keys", "c/learner"]
             common += ["--listen", f"127.0.0.1:{self.proxy.to}", "--deadline", "0.5", "--patience", "25"]
-            common += ["--forecast-runs", "0"]  # what a run is held against does not concern its ledgers
             common += ["--talk", "broadcast"] if self.rule == "A1" else []
             common += ["--stragglers", "drop"] if self.rule == "S2" else []
             common += ["--resume"] if self._began() else []

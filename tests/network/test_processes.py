@@ -60,8 +60,8 @@ class Site:
         self.commands: list[Command] = []
         self.address = "127.0.0.1:0"
 
-    def copriv(self, *arguments: object) -> Command:
-        self.commands.append(Command(self.folder, self.folder / f"command-{len(self.commands)}", arguments))
+    def copriv(self, *arguments: object, **settings: str) -> Command:
+        self.commands.append(Command(self.folder, self.folder / f"command-{len(self.commands)}", arguments, **settings))
         return self.commands[-1]
 
     def learner(self, *options: object) -> Command:
@@ -101,7 +101,9 @@ def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
 def test_four_commands_train_what_a_simulation_with_the_same_noise_trains(site: Site) -> None:
     rule = site.agreed.agreement.rule
     talk = {"A1": "broadcast", "A2": "choose"}[rule]
-    learner = site.learner("--talk", talk, "--pace", "0.01", "--json", "--skops", "model.skops", "--events", "events")
+    learner = site.learner(
+        "--talk", talk, "--pace", "0.01", "--json", "--skops", "model.skops", "--events", "events", "--forecast-runs", 50,
+    )  # fmt: skip
     owners = [site.owner(f"bank-{i}") for i in (1, 2, 3)]
     assert learner.wait(60) == 0, learner.errors
     for owner in owners:
@@ -148,7 +150,11 @@ def beside(record: dict[str, Any]) -> None:
 
 
 def test_tables_above_the_memory_limit_are_streamed(tmp_path: Path) -> None:
-    """Four commands again, on declared columns; two owners are held to less memory than their tables take."""
+    """Three commands, on declared columns; bank-1's table is in a data base, and takes more memory than it is allowed.
+
+    Its settings are variables only, as those of `deploy/copriv-owner@.service`.
+    """
+    duckdb = pytest.importorskip("duckdb", reason="the extra [sql] is not installed")
     n, rng = 5000, np.random.default_rng(0)
     agreed = Agreement.of(
         {
@@ -174,13 +180,22 @@ def test_tables_above_the_memory_limit_are_streamed(tmp_path: Path) -> None:
         pa.parquet.write_table(rows(n), site.folder / f"bank-{i}" / "data.parquet")
     try:
         learner = site.learner("--json")
-        owners = [site.owner("bank-1", "--memory", "0.1"), site.owner("bank-2", "--memory", "1000")]
+        owners = [site.owner("bank-2", "--memory", "1000")]
+        with duckdb.connect(str(site.folder / "bank-1" / "loans.duckdb")) as base:
+            base.sql(f"CREATE TABLE loans AS FROM '{site.folder / 'bank-1' / 'data.parquet'}'")
+        settings = {
+            "AGREEMENT": "agreement.toml", "DATA": "duckdb:bank-1/loans.duckdb", "QUERY": "SELECT y, b, a FROM loans",
+            "LEDGER": "bank-1/data.ledger", "KEYS": "bank-1", "LEARNER": site.address, "MEMORY": "0.1", "AHEAD": "2",
+        }  # fmt: skip
+        assert site.copriv("ledger", "create", **settings).wait(20) == 0
+        owners.insert(0, site.copriv("owner", "serve", **settings))
         assert learner.wait(60) == 0, learner.errors
         assert [owner.wait(20) for owner in owners] == [0, 0]
         assert ["read in blocks" in owner.errors for owner in owners] == [True, False]
         model = Model.load(site.folder / "run.json")
         assert model.record["queries"] == 6
         assert model.record["realised"]["public"]["rows"] == 500
+        assert model.record["forecast"] is None, "nobody asked for one"
         held = [owner_records(agreed, f"bank-{i}", site.folder / f"bank-{i}" / "data.parquet", None)[0] for i in (1, 2)]
         data, schedule, noise = replayed(site.agreed, site.folder / "run.db", held)
         same = simulate(site.agreed.replace(data={"feature_bound": 0.0}), data, runs=1, schedule=schedule, noise=noise)
@@ -224,7 +239,7 @@ def test_a_learner_that_is_killed_goes_on_where_it_was(site: Site) -> None:
     indirect=["site"],
 )
 def test_other_mechanisms_by_the_same_four_commands(site: Site, said: str) -> None:
-    learner = site.learner("--json")
+    learner = site.learner("--json", "--forecast-runs", 50)
     owners = [site.owner(f"bank-{i}") for i in (1, 2, 3)]
     assert learner.wait(60) == 0, learner.errors
     δ = site.agreed.owner[0].delta

@@ -5,6 +5,7 @@
 | linear        | the two estimators                                                     |
 | parameters    | what parameters may be, and refusals by their names                    |
 | ranges        | declared ranges: values to [−1, 1], coefficients back                  |
+| levels        | declared levels of categories: one feature each                        |
 | rows          | the private rows before an owner has them: their kinds, and whose      |
 | declared      | the agreement that follows from what is declared                       |
 | in_process    | the run: real owners with real noise, asked one after the other        |

@@ -122,7 +122,9 @@ def _in_unit(rows: Float[Array, " bins"], scale: float) -> tuple[int, Float[Arra
     return empty, np.append(rows[: empty + 1].sum(), rows[empty + 1 :])
 
 
-def measuring(wanted: Mapping[str, Any], row_norm: float | None) -> tuple[Agreement, dict[str, Any], float] | None:
+def measuring(
+    wanted: Mapping[str, Any], row_norm: float | None, nonzero: int | None = None
+) -> tuple[Agreement, dict[str, Any], float] | None:
     """An agreement to measure lengths under, what is wanted with the rest of the budget, and the noise on each share.
 
     None where too little would be heard, or where the caller bounds ‖x‖₁ itself.
@@ -134,12 +136,13 @@ def measuring(wanted: Mapping[str, Any], row_norm: float | None) -> tuple[Agreem
         left = owner["epsilon"] * (1.0 - SHARE)
         first.append({**owner, "epsilon": owner["epsilon"] - left, "delta": 0.0})  # exactly (Sterbenz)
         rest.append({**owner, "epsilon": left})
-    longest = _longest(wanted, row_norm)
+    nonzero = nonzero or len(wanted["data"]["features"])
+    longest = _longest(nonzero, row_norm)
     agreement = Agreement.of({
         **wanted,
         "agreement": {**wanted["agreement"], **_once(len(first)), "mechanism": Lengths.name, "reach": longest * ROUNDED},
         "model": {**wanted["model"], "gradient_bound": 1.0},
-        "data": {**wanted["data"], "feature_bound": float(np.sqrt(len(wanted["data"]["features"])) * longest * ROUNDED)},
+        "data": {**wanted["data"], "feature_bound": float(np.sqrt(nonzero) * longest * ROUNDED)},
         "owner": first,
     })  # fmt: skip
     scales = [agreement.mechanism.scale(agreement, owner) for owner in agreement.owner_tables]
@@ -147,20 +150,26 @@ def measuring(wanted: Mapping[str, Any], row_norm: float | None) -> tuple[Agreem
     return (agreement, {**wanted, "owner": rest}, noise) if noise <= LOUDEST else None
 
 
-def _longest(wanted: Mapping[str, Any], row_norm: float | None) -> float:
-    """The largest ‖x‖₂: columns in [−1, 1] have ‖x‖₁ ≤ p and ‖x‖₂ ≤ √p, whatever is in them."""
-    return float(min(np.sqrt(len(wanted["data"]["features"])), np.inf if row_norm is None else row_norm))
+def _longest(nonzero: int, row_norm: float | None) -> float:
+    """The largest ‖x‖₂ of a row with so many numbers in [−1, 1] that are not 0, of which ‖x‖₂ ≤ √nonzero follows."""
+    return float(min(np.sqrt(nonzero), np.inf if row_norm is None else row_norm))
 
 
 def _once(owners: int) -> dict[str, Any]:
     return {"rule": WITHOUT_WAITING.name, "horizon": owners, "answers": 1, "step": 1.0}
 
 
-def without_data(wanted: Mapping[str, Any], row_norm: float | None = None, measured: Measured | None = None) -> Settled:
+def without_data(
+    wanted: Mapping[str, Any],
+    row_norm: float | None = None,
+    measured: Measured | None = None,
+    nonzero: int | None = None,
+) -> Settled:
     """Derive all terms from what is declared, without any rows: those of the least expected cost.
 
     row_norm: the largest ‖x‖₂ of a row with columns in [−1, 1]; None: what follows from the other bounds. A row that is
     longer counts for less. Pure ε is (ε, δ), so owners that state a δ may be asked with δ = 0.
+    nonzero: the most columns in which a row is not 0; of the levels of a category that is one. None: all columns.
     measured: in whose units this is asked. Beside an intercept lengths do not say how columns vary about their means.
     """
     model, data = wanted["model"], wanted["data"]
@@ -168,8 +177,10 @@ def without_data(wanted: Mapping[str, Any], row_norm: float | None = None, measu
     approximate = {owner["delta"] > 0 for owner in wanted["owner"]}
     if len(approximate) > 1:
         raise AgreementError("delta: either every owner has one above 0, or none")
-    columns, longest = len(data["features"]), _longest(wanted, row_norm)
-    B = min(columns, np.sqrt(columns) * longest) if data["feature_bound"] == "auto" else data["feature_bound"]
+    columns = len(data["features"])
+    nonzero = nonzero or columns
+    longest = _longest(nonzero, row_norm)
+    B = min(nonzero, np.sqrt(nonzero) * longest) if data["feature_bound"] == "auto" else data["feature_bound"]
     found, known = [], measured or Measured()
     scales, tighter = SCALES if model["intercept"] else (1.0,), TIGHTER if data["feature_bound"] == "auto" else (1.0,)
     for kept, scale, tightness in product({0.0, float(approximate == {True})}, scales, tighter):
@@ -194,13 +205,13 @@ def without_data(wanted: Mapping[str, Any], row_norm: float | None = None, measu
     return Settled(agreement, float(scale), gap)
 
 
-def enough(wanted: Mapping[str, Any], row_norm: float | None) -> str:
+def enough(wanted: Mapping[str, Any], row_norm: float | None, nonzero: int | None = None) -> str:
     """The least ε, by doubling, of which a constant is not expected, as a sentence."""
     times = 1.0
     while times < 2.0**20:
         times *= 2.0
         owners = [{**owner, "epsilon": times * owner["epsilon"]} for owner in wanted["owner"]]
-        if without_data({**wanted, "owner": owners}, row_norm).expected_gap <= DROWNED:
+        if without_data({**wanted, "owner": owners}, row_norm, nonzero=nonzero).expected_gap <= DROWNED:
             ε = max(owner["epsilon"] for owner in owners)
             return f"It takes an epsilon of {ε:.2g}, or {times:g} times as many rows."
     return "No epsilon that is private would do."

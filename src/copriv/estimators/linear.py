@@ -2,7 +2,7 @@
 
 Guarantee of a fit: all that the fitted estimator holds is (ε, δ)-differentially private for each owner, when one of its
 rows (features and target) is replaced. Public are: how many rows each owner has and which these are, the number, names and
-order of columns, the labels there are, bounds, public rows and all parameters. The guarantee is that of `copriv.Owner`,
+order of columns, the labels there are, bounds, levels, public rows and all parameters. The guarantee is that of `copriv.Owner`,
 which alone reads rows once they are checked; docs/how-to/estimators.md says what it rests on.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 
 from copriv.data.cells import shortened
 from copriv.errors import DataError, InvalidInput
@@ -30,6 +30,7 @@ from copriv.estimators.declared import (
     without_data,
 )
 from copriv.estimators.in_process import answered, train
+from copriv.estimators.levels import Columns
 from copriv.estimators.parameters import budget, in_the_callers_words, kink, length, number, strength
 from copriv.estimators.ranges import STANDARD, Ranges
 from copriv.estimators.rows import (
@@ -52,6 +53,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
     """Base of both estimators: divides rows among owners, agrees on terms, runs the agreement and counts its cost."""
 
     _own_ledger: SharedLedger
+    _columns: Columns
 
     def __new__(cls, *_: Any, **__: Any) -> Any:
         made = super().__new__(cls)
@@ -60,7 +62,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self, *, epsilon: Any, delta: Any, loss: Any, bounds: Any, feature_bound: Any, regularization: Any,
-        fit_intercept: Any, ledger: Any, row_norm: Any, weight_cap: Any,
+        fit_intercept: Any, ledger: Any, row_norm: Any, weight_cap: Any, categories: Any,
     ) -> None:  # fmt: skip
         # By scikit-learn's convention anything is taken here; what is wrong is said by `fit`.
         self.epsilon = epsilon
@@ -73,12 +75,13 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         self.ledger = ledger
         self.row_norm = row_norm
         self.weight_cap = weight_cap
+        self.categories = categories
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, owners: Any = None, public: Any = None) -> Any:
         """Fit by asking owners, and spend their budgets.
 
-        X: shape (rows, columns), a DataFrame, array or SciPy sparse matrix of finite numbers; a sparse one is made dense, and
-            refused beyond 1 GiB of cells. y: shape (rows,).
+        X: shape (rows, columns), a DataFrame, array or SciPy sparse matrix of finite numbers, and of declared levels in the
+            columns of `categories`; a sparse one is made dense, and refused beyond 1 GiB of cells. y: shape (rows,).
         sample_weight: shape (rows,), private: a row's loss counts sample_weight/weight_cap times, at most once. The mean is
             over the number of rows, never over the sum of weights; None: once each.
         owners: whose row each one is, a label a row; None: all are one owner's.
@@ -96,10 +99,11 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 raise InvalidInput("public: must be a pair (X, y)")
             public_X, public_y = self._checked(public[0], public[1], reset=False)
         target = self._numbers(y, public_y)
-        ranges = self._ranges("bounds", self.bounds, X.shape[1], public_X, getattr(self, "feature_names_in_", None))
+        ranges = self._ranges_of_columns(public_X)
         whose, share = whose_rows(owners, len(X)), self._shares(sample_weight, len(X))
         # A row that counts for less than one has less of the intercept, too: it is then a column, 1 in every row.
         level = int(share is not None and bool(self.fit_intercept))
+        nonzero = self.n_features_in_ + level  # of a category's levels a row has one
         wanted = terms(
             columns=X.shape[1] + level, loss=self.loss, threshold=self._threshold(),
             regularization=strength(self.regularization), intercept=bool(self.fit_intercept) and not level,
@@ -114,13 +118,13 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         if public_X is None:
             row_norm = None if self.row_norm is None else float(np.hypot(length("row_norm", self.row_norm), level))
             with in_the_callers_words(fewest):
-                settled = without_data(wanted, row_norm)
-                lengths = measuring(wanted, row_norm) if share is None else None
+                settled = without_data(wanted, row_norm, nonzero=nonzero)
+                lengths = measuring(wanted, row_norm, nonzero) if share is None else None
             agreement, scale, gap = settled.agreement, settled.scale, settled.expected_gap
             if gap > DROWNED:
                 warnings.warn(
                     f"noise is expected to leave {gap:.0%} of the gap between the best model and a constant one, so what "
-                    f"comes is nearly a constant. {enough(wanted, row_norm)} Closer bounds, or public rows, help too: "
+                    f"comes is nearly a constant. {enough(wanted, row_norm, nonzero)} Closer bounds, or public rows, help too: "
                     "docs/explanation/without-public-rows.md",
                     RuntimeWarning, stacklevel=2,
                 )  # fmt: skip
@@ -164,7 +168,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             if lengths is not None:
                 asked, rest, noise = lengths
                 measured = Measured.of(answered(problem_of(asked, 1.0, target), ledgers[0]), noise)
-                settled = without_data(measured.in_units(rest), row_norm, measured)
+                settled = without_data(measured.in_units(rest), row_norm, measured, nonzero)
                 gap, scale = settled.expected_gap, settled.scale * 2.0**measured.columns
                 problem = problem_of(settled.agreement, scale, np.clip(2.0**measured.target * target, -1.0, 1.0))
                 ledgers.append({name: one.of_the_same_fit() for name, one in ledgers[0].items()})
@@ -177,6 +181,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         self.privacy_spent_ = PrivacySpent(ε, δ, spent)
         self.agreement_, self.scale_, self.expected_gap_ = problem.agreement, scale, gap
         self._stand_in, self._forecast = stand_in, cast(Any, None)
+        self.coef_names_ = self._columns.features
         self._set_model(
             *ranges.coefficients(scale * theta[: X.shape[1]]), float(theta[-1]) if self.fit_intercept else 0.0
         )
@@ -236,14 +241,27 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         X, y = self._validated(X, y, reset=reset, y_numeric=self._regressor, ensure_min_samples=2)
         return dense(X), y
 
-    def _validated(self, *given: Any, **how: Any) -> Any:
-        """What scikit-learn's check makes of X and y, without the values that some of its messages quote."""
+    def _validated(self, X: Any, *y: Any, reset: bool, **how: Any) -> Any:
+        """What scikit-learn's check makes of X, encoded, and y, without the values that some of its messages quote."""
+        how |= {"dtype": np.float64, "accept_sparse": "csr"}
         try:
-            return validate_data(self, *given, dtype=np.float64, accept_sparse="csr", **how)
+            if self.categories is not None if reset else self._columns.categories:
+                validate_data(self, X, reset=reset, skip_check_array=True)
+                columns = self._columns_of_X() if reset else self._columns
+                X, checked = columns.encode(X), check_X_y if y else check_array
+                checked = checked(X, *y, **how)
+            else:
+                checked = validate_data(self, X, *y, reset=reset, **how)
+            if reset:
+                self._columns = self._columns_of_X()
+            return checked
         except (TypeError, ValueError) as error:
             raise type(error)(without_values(str(error))) from None
         except ArithmeticError:  # 10**400 overflows, and a Decimal may signal
             raise ValueError(NO_NUMBER) from None
+
+    def _columns_of_X(self) -> Columns:
+        return Columns.declared(self.categories, getattr(self, "feature_names_in_", None), self.n_features_in_)
 
     def _scores(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -268,6 +286,15 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             return "auto"
         return length("feature_bound", self.feature_bound) + level
 
+    def _ranges_of_columns(self, public: Any) -> Ranges:
+        """The ranges of all features: those of `bounds` for columns of numbers, and for levels those of 0 and 1."""
+        columns, features = self._columns, self._columns.of_numbers
+        if not columns.numbers:
+            return Ranges(np.empty(0), np.empty(0), bool(self.fit_intercept)).among(features)
+        names = [columns.names[j] for j in columns.numbers] if hasattr(self, "feature_names_in_") else None
+        public = None if public is None else public[:, features]
+        return self._ranges("bounds", self.bounds, len(columns.numbers), public, names).among(features)
+
     def _ranges(self, name: str, declared: Any, columns: int, public: Any, names: Any = None) -> Ranges:
         shift = bool(self.fit_intercept)
         if not isinstance(declared, str):
@@ -279,7 +306,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         warnings.warn(
             f"{name}: not declared, and there are no public rows: {STANDARD} is taken, and what lies outside counts as "
             f"the nearer end. Declare {name}=(low, high), or give public=(X, y)",
-            UndeclaredWarning, stacklevel=3,
+            UndeclaredWarning, stacklevel=4,
         )  # fmt: skip
         return Ranges.declared(name, STANDARD, columns, shift)
 
@@ -297,8 +324,8 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
     loss: "squared" or "huber"; threshold: where the Huber loss turns straight, in the target's unit.
     bounds: (low, high) of the columns, each a number or one a column; or a (low, high) for each column, by name
         ({"age": (18, 90), ...}, where X is a DataFrame) or in order (not for two columns, where ([0, 1], [5, 9]) is two lows
-        and two highs). Values beyond count as the nearer end. Declared, never measured on X; "auto": those of the public
-        rows, else (−3, 3) with an `UndeclaredWarning`.
+        and two highs). Columns of `categories` are left out. Values beyond count as the nearer end. Declared, never measured
+        on X; "auto": those of the public rows, else (−3, 3) with an `UndeclaredWarning`.
     target_bounds: (low, high) of y, likewise.
     feature_bound: the largest ‖x‖₁ of a row whose columns are in [−1, 1]; smaller means less noise, and longer rows
         count for less. "auto": planned on public rows, else the number of columns.
@@ -306,14 +333,17 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
         longer rows count for less. None: what follows from the other bounds.
     weight_cap: the largest sample_weight; larger ones count as it. Declared, never measured; None: 1, with an
         `UndeclaredWarning` where there are weights.
+    categories: the levels of each column of categories, by name ({"place": ("town", "country")}), or by position where the
+        columns of X have no names. Declared, never learnt from X. A level is one feature, 1 for its rows and 0 for the
+        others; a value that is missing or no level is refused.
     regularization: c of (c/2)‖θ‖², in the units of `agreement_`.
     ledger: a `SharedLedger` in which this and all clones count; None: one of their own (`shared_ledger`). Every fit in it
         counts for the same people: for other people give another.
 
-    Fitted: coef_ (columns,), intercept_, privacy_spent_ (`PrivacySpent`), agreement_ (`copriv.Agreement`, columns in
-    [−scale_, scale_] and target in [−1, 1]), expected_gap_ (what noise is expected to leave between the best model, 0, and
-    a constant one, 1; None with public rows), forecast_ (`copriv.Forecast`; None without public rows), n_features_in_,
-    feature_names_in_.
+    Fitted: coef_ (features,), coef_names_ (the column's name, or column=level for each level, in the order of columns),
+    intercept_, privacy_spent_ (`PrivacySpent`), agreement_ (`copriv.Agreement`, columns in [−scale_, scale_] and target in
+    [−1, 1]), expected_gap_ (what noise is expected to leave between the best model, 0, and a constant one, 1; None with
+    public rows), forecast_ (`copriv.Forecast`; None without public rows), n_features_in_, feature_names_in_.
 
     >>> import numpy as np
     >>> from copriv.estimators import PrivateRegressor
@@ -328,12 +358,12 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
     def __init__(
         self, *, epsilon: Any = 1.0, delta: Any = 0.0, loss: Any = "squared", threshold: Any = 1.0,
         bounds: Any = "auto", target_bounds: Any = "auto", feature_bound: Any = "auto", regularization: Any = 1e-5,
-        fit_intercept: Any = True, ledger: Any = None, row_norm: Any = None, weight_cap: Any = None,
+        fit_intercept: Any = True, ledger: Any = None, row_norm: Any = None, weight_cap: Any = None, categories: Any = None,
     ) -> None:  # fmt: skip
         super().__init__(
             epsilon=epsilon, delta=delta, loss=loss, bounds=bounds, feature_bound=feature_bound,
             regularization=regularization, fit_intercept=fit_intercept, ledger=ledger, row_norm=row_norm,
-            weight_cap=weight_cap,
+            weight_cap=weight_cap, categories=categories,
         )  # fmt: skip
         self.threshold = threshold
         self.target_bounds = target_bounds
@@ -372,8 +402,9 @@ class PrivateClassifier(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
         the public rows, else those in y with an `UndeclaredWarning`: whoever asks for it states that which labels there are
         is public (a label that one row alone has is then not protected).
 
-    epsilon, delta, bounds, feature_bound, row_norm, weight_cap, regularization and ledger are as in `PrivateRegressor`, and so
-    is what is fitted; coef_ has shape (1, columns), intercept_ (1,), and classes_ holds the two labels, sorted.
+    epsilon, delta, bounds, feature_bound, row_norm, weight_cap, categories, regularization and ledger are as in
+    `PrivateRegressor`, and so is what is fitted; coef_ has shape (1, features), intercept_ (1,), and classes_ holds the two
+    labels, sorted.
 
     >>> import numpy as np
     >>> from copriv.estimators import PrivateClassifier
@@ -389,12 +420,12 @@ class PrivateClassifier(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
     def __init__(
         self, *, epsilon: Any = 1.0, delta: Any = 0.0, loss: Any = "logistic", classes: Any = None,
         bounds: Any = "auto", feature_bound: Any = "auto", regularization: Any = 1e-5, fit_intercept: Any = True,
-        ledger: Any = None, row_norm: Any = None, weight_cap: Any = None,
+        ledger: Any = None, row_norm: Any = None, weight_cap: Any = None, categories: Any = None,
     ) -> None:  # fmt: skip
         super().__init__(
             epsilon=epsilon, delta=delta, loss=loss, bounds=bounds, feature_bound=feature_bound,
             regularization=regularization, fit_intercept=fit_intercept, ledger=ledger, row_norm=row_norm,
-            weight_cap=weight_cap,
+            weight_cap=weight_cap, categories=categories,
         )  # fmt: skip
         self.classes = classes
 

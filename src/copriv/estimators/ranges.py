@@ -6,7 +6,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from copriv.data.cells import shortened
 from copriv.errors import InvalidInput
@@ -57,6 +57,12 @@ class Ranges:
         """Divisor of each column; 0 for a constant column."""
         return (self.high - self.low) / 2.0 if self.shift else np.maximum(np.abs(self.low), np.abs(self.high))
 
+    def among(self, features: Bool[np.ndarray, " features"]) -> "Ranges":
+        """These ranges for the `features` that are True, and [−1, 1], which keeps 0 and 1, for the others."""
+        low, high = np.where(features, 0.0, -1.0), np.ones(len(features))
+        low[features], high[features] = self.low, self.high
+        return Ranges(low, high, self.shift)
+
     def inside(self, values: Float[Array, "rows columns"]) -> Float[Array, "rows columns"]:
         """Values scaled to [−1, 1]; 0 in constant columns."""
         size = np.where(self.size > 0, self.size, 1.0)
@@ -82,8 +88,11 @@ def _in_order(name: str, bounds: Mapping[Any, Any], names: Any) -> list[Any]:
     known = list(names)
     missing, unknown = [one for one in known if one not in bounds], [one for one in bounds if one not in known]
     if missing or unknown:
-        says = f"says nothing of {shortened(missing)}" if missing else f"X has no {shortened(list(map(str, unknown)))}"
-        raise InvalidInput(f"{name}: {says}; give a (low, high) for every column of X, by its name")
+        unknown = list(map(str, unknown))
+        says = (
+            f"says nothing of {shortened(missing)}" if missing else f"X has no {shortened(unknown)} among its numbers"
+        )
+        raise InvalidInput(f"{name}: {says}; give a (low, high) for every column of numbers, by its name")
     for one in known:
         if not _is_pair(bounds[one]):
             raise InvalidInput(f"{name}: of column {one!r} must be a pair (low, high)")

@@ -17,7 +17,10 @@ from copriv.model.records import Records, labels_of
 DENSE = 2**30
 """Bytes of a sparse table made dense, at most: owners read dense rows, and a fit holds a few copies of them."""
 
-NO_NUMBER = "X or y: a cell cannot be read as a number; encode texts before (a value is not quoted here)"
+NO_NUMBER = (
+    'X or y: a cell cannot be read as a number; declare the levels of a column of texts, such as categories={"place": '
+    '("town", "country")} (a value is not quoted here)'
+)
 
 
 def dense(X: Any) -> Any:

@@ -165,6 +165,8 @@ def _groups(world: Problem, mechanism: OneAnswer) -> list[_Group]:
 @lru_cache(maxsize=128)
 def _of_one(agreement: Agreement, table: int) -> Agreement:
     """The agreement with one owner of this table. With κ holders of a record, its ε and δ are divided by κ."""
-    kept = agreement.owner_tables[table].model_dump(exclude_none=True, exclude={"count", "weight"})
-    κ = kept["overlap"]
-    return agreement.replace(owner=[{**kept, "overlap": 1, "epsilon": kept["epsilon"] / κ, "delta": kept["delta"] / κ}])
+    one = agreement.owner_tables[table]
+    ε, δ = one.budget
+    alone = one.model_copy(update={"count": None, "weight": None, "overlap": 1, "epsilon": ε, "delta": δ})
+    # Not by `replace`, which would write and check the terms of all owners once for each of them.
+    return Agreement.model_construct(**{**dict(agreement), "owner": (alone,)})

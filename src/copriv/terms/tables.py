@@ -168,7 +168,7 @@ class AgreedTerms(BaseModel):
         """Number of owners of each table."""
         return np.array([table.number for table in self.owner_tables], dtype=np.int64)
 
-    @property
+    @cached_property
     def n_owners(self) -> int:
         """N."""
         return sum(table.number for table in self.owner_tables)

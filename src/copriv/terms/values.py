@@ -1,5 +1,6 @@
 """Types of the values in an agreement, and the checks that all its tables share."""
 
+from functools import cache
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
@@ -77,4 +78,10 @@ class TermsTable(BaseModel):
     @classmethod
     def _as_annotated(cls, value: Any, info: Any) -> Any:
         # A strict field of floats refuses TOML's 1, which is an int, and one of tuples refuses its lists.
-        return as_annotated(value, str(cls.model_fields[info.field_name].annotation))
+        return as_annotated(value, _annotation(cls, info.field_name))
+
+
+@cache
+def _annotation(table: type[TermsTable], field: str) -> str:
+    """The type of a field of a table, as text; to make it takes longer than to check an owner."""
+    return str(table.model_fields[field].annotation)

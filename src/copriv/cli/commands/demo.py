@@ -202,7 +202,7 @@ def _conduct(folder: Path, tables: Sequence[Path]) -> None:
     try:
         start(
             learner_log, "learner", terms, "--store", folder / "run.db", "--keys", folder / "learner",
-            "--listen", "127.0.0.1:0", "--patience", f"{PATIENCE / 2:.0f}",
+            "--listen", "127.0.0.1:0", "--patience", f"{PATIENCE / 2:.0f}", "--forecast-runs", 50,
         )  # fmt: skip
         address = _address_in(learner_log, processes[0])
         for table in tables:

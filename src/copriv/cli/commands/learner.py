@@ -9,10 +9,11 @@ import typer
 from copriv.agreement import Agreement
 from copriv.cli.commands.long_work import Ui, UiPort, going_on, watched
 from copriv.cli.commands.options import AgreementFile, AsJson, KeysFolder, check_address, check_target, party_keys
-from copriv.cli.show.console import answer, log, waiting
+from copriv.cli.show.console import answer, log, tell, waiting
 from copriv.cli.show.following import Following
 from copriv.cli.show.output import replace_file
-from copriv.display.run import run_tables
+from copriv.display import Table
+from copriv.display.run import compared, run_tables
 from copriv.errors import CoprivError, Unreachable, UsageError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from copriv.network.model import Model
     from copriv.network.run_state import Conductor
     from copriv.network.store import RunStore
+    from copriv.report.public_rows import PublicRows
 
 
 def command(
@@ -65,8 +67,10 @@ def command(
     ] = None,
     forecast_runs: Annotated[
         int,
-        typer.Option(metavar="N", min=0, help="Simulated runs of the forecast that the run is held against; 0: none."),
-    ] = 50,
+        typer.Option(
+            metavar="N", min=0, help="Once the model is shown, forecast the run by N simulated ones; 0: do not."
+        ),
+    ] = 0,
     ui: Ui = False,
     ui_port: UiPort = 0,
     as_json: AsJson = False,
@@ -115,7 +119,7 @@ def command(
     how = f"the run is safe in {store}: start the same command again with --resume, and it goes on where it was"
     try:
         written = _existing_model(run, path)
-        if written is not None and (rows is None or forecast_runs == 0 or written.record["forecast"]):
+        if written is not None and (rows is None or _is_compared(written, forecast_runs)):
             if skops is not None and not skops.exists():
                 save_skops(written, skops)
             how = f"The run is over: {written.record['outcome']}. {path} is as it was; nothing was asked or written."
@@ -129,17 +133,27 @@ def command(
         result = conductor.signed_model(dictionary)
         # The model is written before anything else can fail.
         _write(result, path, store)
+        seen, judged = None, None
         if rows is not None:
-            with going_on(f"the model is in {path}, without a forecast beside it"):
-                result = conductor.signed_model(dictionary, *_compared(conductor, rows, strata, forecast_runs))
+            with going_on(f"the model is in {path}, without what the public rows say of it"):
+                seen, judged = _judged(conductor, rows, strata)
+                result = conductor.signed_model(dictionary, judged)
             _write(result, path, store)
         if skops is not None and result.finished_run:
             save_skops(result, skops)
+        told: list[str | Table] = [*run_tables(result.record), f"{outcome.status}: {outcome.reason}. Wrote {path}"]
+        if seen is not None and forecast_runs > 0 and result.finished_run:
+            if not as_json:
+                tell(*told)
+            with going_on(f"the model is in {path}, without a forecast beside it"):
+                result = conductor.signed_model(dictionary, judged, _expected(seen, forecast_runs))
+            _write(result, path, store)
+            told = [compared(result.record["realised"], result.record["forecast"])]
     finally:
         run.close()
         if is_new and not listened:
             store.unlink(missing_ok=True)  # nothing began; a file that was there before is not removed
-    answer(as_json, result.to_json(), [*run_tables(result.record), f"{outcome.status}: {outcome.reason}. Wrote {path}"])
+    answer(as_json, result.to_json(), told)
     if outcome.status == "stopped":
         raise Unreachable(f"the run stopped: {outcome.reason}")
 
@@ -200,25 +214,34 @@ def _write(model: "Model", path: Path, store: Path) -> None:
         ) from None
 
 
-def _compared(
-    conductor: "Conductor", public: "Records", strata: tuple[str, ...] | None, runs: int
-) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """The result of the run on the public rows, and its forecast; None where they cannot be computed.
+def _is_compared(written: "Model", forecast_runs: int) -> bool:
+    """Whether a model's record has its result on public rows, and a forecast where one is asked for."""
+    return written.record["realised"]["public"] is not None and bool(forecast_runs == 0 or written.record["forecast"])
+
+
+def _judged(
+    conductor: "Conductor", public: "Records", strata: tuple[str, ...] | None
+) -> "tuple[PublicRows | None, dict[str, Any] | None]":
+    """The agreement with the public rows, and the result of the run on them; None where they cannot be computed.
 
     The run is over and its model written, so that no error here is raised.
     """
     from copriv.report.public_rows import PublicRows
 
-    result = None
     try:
         rows = PublicRows(conductor.agreement, public, strata)
-        result = rows.said_of(conductor)
-        if runs > 0:
-            where, more = f"{public.units:,} public rows", "--forecast-runs 0 leaves it out"
-            log(f"the model is written; now what was to be expected, from {runs} simulated runs on {where} ({more})")
-        if runs > 0 and conductor.outcome is not None and conductor.outcome.status == "finished":
-            with waiting(f"{runs} simulated runs on public rows"):
-                return result, rows.expected(runs)
+        return rows, rows.said_of(conductor)
+    except CoprivError as error:
+        log(f"the public rows say nothing of the model: {error}")
+        return None, None
+
+
+def _expected(rows: "PublicRows", runs: int) -> dict[str, Any] | None:
+    """The forecast of the run; None, with a line that says why, where it cannot be computed."""
+    log(f"the model is written; now what was to be expected, from {runs} simulated runs on {rows.rows:,} public rows")
+    try:
+        with waiting(f"{runs} simulated runs on public rows"):
+            return rows.expected(runs)
     except CoprivError as error:
         log(f"no forecast to hold the run against: {error}")
-    return result, None
+        return None

@@ -100,10 +100,11 @@ LedgerOption = typer.Option(metavar="FILE", help="This data's ledger.", envvar="
 PolicyFile = Annotated[
     Path | None,
     typer.Option(
-        "--policy", metavar="FILE", help="What this owner allows; policy.toml in the keys' folder, if there is one."
+        "--policy", metavar="FILE", help="What this owner allows; policy.toml in the keys' folder, if there is one.",
+        envvar="COPRIV_POLICY",
     ),
-]
-Query = Annotated[str, typer.Option(metavar="SQL", help="The rows to read from a data base.")]
+]  # fmt: skip
+Query = Annotated[str, typer.Option(metavar="SQL", help="The rows to read from a data base.", envvar="COPRIV_QUERY")]
 Unfinished = Annotated[bool, typer.Option("--unfinished", help="Use the model although its run did not finish.")]
 
 

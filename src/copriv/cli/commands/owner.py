@@ -81,7 +81,8 @@ def serve(
         ),
     ] = None,
     give_up: Annotated[
-        float, typer.Option(metavar="SECONDS", min=1, help="How long to dial without an answer.")
+        float,
+        typer.Option(metavar="SECONDS", min=1, help="How long to dial without an answer.", envvar="COPRIV_GIVE_UP"),
     ] = 600.0,
     ui: Ui = False,
     ui_port: UiPort = 0,
