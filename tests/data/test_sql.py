@@ -130,7 +130,13 @@ def test_which_rows_of_a_person_count_does_not_depend_on_their_order(tmp_path: P
     visits = [(f"p{k % 40}", k / 200, k) for k in range(200)]
     agreed = AGREED.replace(
         model={"loss": "squared"},
-        data={"features": ["x"], "target": "y", "bounds": {"x": [0, 1], "y": [0, 200]}, "categories": {}, "ordered": ()},
+        data={
+            "features": ["x"],
+            "target": "y",
+            "bounds": {"x": [0, 1], "y": [0, 200]},
+            "categories": {},
+            "ordered": (),
+        },
         owner={"records": 40, "unit": "person", "unit_records": 2},
     )
     kept = []

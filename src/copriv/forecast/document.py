@@ -37,8 +37,6 @@ def read_forecast(path: Path) -> Mapping[str, Any]:
         raise InvalidInput(f"--forecast: {path} is no forecast, for it is no JSON; {give}") from None
     if not isinstance(document, Mapping) or document.get("schema", SCHEMA) != SCHEMA:
         raise InvalidInput(f"--forecast: {path} is not the JSON of a forecast; {give}")
-    if not document.get("terms"):
-        raise InvalidInput(f"--forecast: {path} is not the JSON of a forecast that says of which agreement it is; {give}")
     return document
 
 
@@ -66,7 +64,9 @@ def check_is_of(agreement: Agreement, document: Mapping[str, Any]) -> None:
         paths = {path for path in {*mine, *told} if mine.get(path) != told.get(path)}
         found.append(sorted(path for path in paths if told.get(path) not in _MEASURED.get(path, ())))
     if not found:
-        raise InvalidInput("forecast: is not the JSON of a forecast with the terms it is of; make it anew with copriv forecast --out")
+        raise InvalidInput(
+            "forecast: is not the JSON of a forecast that has terms; make it anew with copriv forecast --out"
+        )
     if all(found):
         differ = ", ".join(min(found, key=len)[:5])
         raise InvalidInput(f"forecast: is of another agreement, by {differ}; give the forecast of this one")
