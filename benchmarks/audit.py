@@ -136,6 +136,14 @@ AUDITS = [
         CASES["moments"], (rows([[1.0, 0.0]], 3.0), rows([[-0.8, 0.6]], 3.0)), "another row, at an angle",
         "gradient and second moments both move; the gradient falls short",
     ),
+    Audit(
+        CASES["lengths"], (rows([LONG], 1.0), rows([[0.1, 0.0]], 0.3)), "another length, another size of the target",
+        "two shares of each histogram move by all that they can",
+    ),
+    Audit(
+        CASES["pilot"], (rows([LONG], 1.0), rows([[1.0, 0.0]], -1.0)), "a long gradient for a short one, turned round",
+        "the gradient moves by all of 2Ξ/n, and both counts by two bins",
+    ),
     *_of_models(FIRM["objective"], CASES["objective"]),
     *_of_models(FIRM["objective with delta"], CASES["objective with delta"]),
 ]  # fmt: skip
@@ -146,7 +154,7 @@ OF_MECHANISMS, OF_THE_DEFAULT = of_mechanisms.MUTATIONS, of_the_default.MUTATION
 WRONG: list[tuple[str, Wrong, tuple[str, ...]]] = [
     (
         "half the noise", OF_MECHANISMS["half the noise"].make,
-        ("laplace", "laplace-composed", "gaussian", "statistics", "moments", "objective"),
+        ("laplace", "laplace-composed", "gaussian", "statistics", "moments", "lengths", "pilot", "objective"),
     ),
     (
         "one draw for all coordinates", OF_THE_DEFAULT["the same draw for all coordinates"].make,

@@ -121,6 +121,16 @@ def test_rows_are_a_copy_whose_memory_nobody_can_write_to() -> None:
             array.flags.writeable = True
 
 
+def test_rows_are_64_bit_floats_row_by_row_and_finite() -> None:
+    """Lengths of 16 bits let a row pass its bound, and rows by columns are added up in an order that other rows decide."""
+    held = Records(np.ones((N, P), dtype=np.float16), np.ones(N, dtype=np.float32), np.ones(N))
+    assert (held.features.dtype, held.target.dtype) == (np.float64, np.float64)
+    by_columns = np.frombuffer(np.ones((P, N)).tobytes()).reshape(P, N).T
+    assert Records(by_columns, np.ones(N), np.ones(N)).features.flags.c_contiguous
+    with pytest.raises(InvalidInput, match="must be finite"):
+        Owner(agreement(), "bank-1", Records(np.full((N, P), np.nan), np.ones(N), np.ones(N)), Squared())
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:This process")
 def test_forked_processes_draw_other_noise() -> None:

@@ -32,6 +32,7 @@ from copriv.privacy.ledger import Ledger, MemoryLedger, overspent
 from copriv.privacy.release_time import ReleaseTime, measured_seconds, rounded_slot, timed
 from copriv.protocol import Answer, Query
 from copriv.types import Array, Loss, is_linear
+from copriv.validation import finite_array
 
 
 class Owner(Shown):
@@ -196,6 +197,8 @@ class Owner(Shown):
 
     def _check_records(self, agreement: Agreement, name: str, records: Records | InBlocks, loss: Loss) -> None:
         if isinstance(records, Records):
+            for what in ("features", "target", "weight"):
+                finite_array(f"{name}'s {what}", getattr(records, what), 2 if what == "features" else 1)
             loss.check_target(records.target)
             persons = self._terms.unit is not None
             # Rows of zeros stay so only without an intercept, and have no gradient only where that is φ′·x.

@@ -445,8 +445,9 @@ def test_arrays_and_estimators_take_each_row_by_itself(make: str, monkeypatch: p
     """What goes to the owners of one process: a budget is counted for these numbers."""
     taken: list[Any] = []
 
-    def stop(agreement: Any, owners: Any, *_: Any) -> Any:
-        taken.append(np.column_stack([owners[0].features, owners[0].target])[:3].tobytes())
+    def stop(problem: Any, *_: Any) -> Any:
+        (owner,) = problem.owners
+        taken.append(np.column_stack([owner.features, owner.target])[:3].tobytes())
         raise KeyboardInterrupt
 
     monkeypatch.setattr(linear, "train", stop)

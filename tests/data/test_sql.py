@@ -123,3 +123,44 @@ def test_what_is_an_address_and_what_is_a_path() -> None:
     assert is_sql("postgresql://bank/loans")
     assert is_sql("duckdb:loans.duckdb")
     assert not is_sql("loans.parquet")
+
+
+def test_which_rows_of_a_person_count_does_not_depend_on_their_order(tmp_path: Path) -> None:
+    """A note of one person, longer by a word, had PostgreSQL give other persons' later visits first."""
+    visits = [(f"p{k % 40}", k / 200, k) for k in range(200)]
+    agreed = AGREED.replace(
+        model={"loss": "squared"},
+        data={
+            "features": ["x"],
+            "target": "y",
+            "bounds": {"x": [0, 1], "y": [0, 200]},
+            "categories": {},
+            "ordered": (),
+        },
+        owner={"records": 40, "unit": "person", "unit_records": 2},
+    )
+    kept = []
+    for number, rows in enumerate([visits, visits[::-1]]):
+        file = tmp_path / f"{number}.duckdb"
+        with duckdb.connect(str(file)) as connection:
+            connection.execute("CREATE TABLE visits (person TEXT, x DOUBLE, y DOUBLE)")
+            connection.executemany("INSERT INTO visits VALUES (?, ?, ?)", rows)
+        for own_order in (True, False):
+            table = read_sql(f"duckdb:{file}", "SELECT * FROM visits", own_order=own_order)
+            kept.append(sorted(owner_records(agreed, "bank", table, None)[0].target.tolist()))
+    own, first, own_again, last = kept
+    assert own == own_again
+    assert first != last, "the order of the file decides where nothing else does"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://reader:S3cret%zz@db.bank.example/loans", "postgresql://reader@db/loans?S3cret",
+        "postgresql://reader:S3cret@[db/loans", "postgresql:host=db password=S3cret",
+    ],
+)  # fmt: skip
+def test_no_message_quotes_an_address(address: str) -> None:
+    with pytest.raises(DataError, match="the address cannot be read") as refused:
+        read_sql(address, "SELECT 1")
+    assert "S3cret" not in str(refused.value)

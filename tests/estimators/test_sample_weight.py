@@ -105,6 +105,15 @@ def test_an_owner_takes_shares_of_records_and_nothing_that_only_looks_like_them(
         Owner(_agreed(10, intercept=True), "a", honest.with_intercept(), Squared())
 
 
+def test_whether_a_fit_comes_tells_nothing_of_the_weights() -> None:
+    """All of them may be 0: an error would tell at any epsilon whether one is not."""
+    x, y, _ = rows(20)
+    for last in (0.0, 1e-9):
+        model = PrivateRegressor(bounds=(-1, 1), target_bounds=(-4, 4), weight_cap=CAP)
+        model.fit(x, y, sample_weight=np.append(np.zeros(19), last))
+        assert model.shared_ledger.spent == 1
+
+
 def test_weights_are_checked_without_a_word_of_their_values() -> None:
     x, y, w = rows(20)
     model = PrivateRegressor(bounds=(-1, 1), target_bounds=(-4, 4), weight_cap=CAP)

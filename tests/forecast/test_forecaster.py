@@ -19,6 +19,10 @@ from copriv.simulation import simulate
 # What scripts rely on (the forecast's JSON contract), and what was added to it since.
 TOP = {"schema", "agreed", "recommended", "public_only", "bounds", "owners"}
 ADDED = {
+    "sampled_by_owner",
+    "strata_unused",
+    "terms",
+    "without_stratum",
     "assumption",
     "public_mix",
     "public_rows",
@@ -285,7 +289,9 @@ def test_the_verdict_names_who_gains_and_by_how_much(outlook):
     said = verdict(outlook, {"a": ("yes", 0.021), "b": ("no", 0.0)})
     assert said.startswith("Joining pays for a: its own records would be predicted 2.1 % better")
     assert "For b it does not pay; nobody loses." in said
-    assert "On everybody's records: 1.0 % above the best possible together, 20 % by the public rows alone." in said
+    assert (
+        "On everybody's records: 1.0 % above the best possible together by the recommended terms, 20 % by the" in said
+    )
     assert verdict(outlook, {"a": ("no", 0.0), "b": ("no", 0.0)}).startswith("Joining does not pay for anybody")
     many = verdict(outlook, {f"o{i}": ("yes", 0.01 + i / 100) for i in range(9)} | {"z": ("no", 0.0)})
     assert "o0, o1, o2, o3, o4 and 4 others: their own records would be predicted 1.0 % to 9.0 % better" in many

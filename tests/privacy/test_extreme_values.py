@@ -8,6 +8,7 @@ import copriv
 from copriv.errors import AgreementError
 from copriv.losses import Squared
 from copriv.mechanisms.moments import BoundedMoments
+from copriv.mechanisms.pilot import PilotNumbers
 from copriv.mechanisms.statistics import Moments
 from copriv.model.records import Records
 from copriv.privacy.approximate import gaussian_multiplier
@@ -87,3 +88,34 @@ def test_a_delta_that_floats_lose_is_refused(delta: float) -> None:
 def test_a_feature_bound_whose_square_floats_lose_is_refused(bound: float) -> None:
     with pytest.raises(AgreementError, match="must be 0, or at least 1e-30"):
         copriv.Agreement.of({**document(), "data": {"components": 0, "feature_bound": bound}})
+
+
+PILOT = {
+    "agreement": {"name": "a", "rule": "A2", "horizon": 2, "answers": 1, "mechanism": "pilot", "step": 1.0},
+    "model": {"loss": "squared", "gradient_bound": 1.0, "regularization": 1e-3, "intercept": False},
+    "data": {"components": 0, "feature_bound": 1.0, "target": "y", "features": ["a", "b", "c"]},
+    "owner": [{"name": name, "records": 100, "epsilon": 1.0} for name in "ns"],
+}
+
+
+def test_a_pilot_in_a_metric_of_another_size_is_refused_before_its_charge() -> None:
+    metric = copriv.Agreement.of(PILOT).replace(agreement={"preconditioner": [[1.0, 0.0], [0.0, 1.0]]})
+    x = np.random.default_rng(0).random((100, 3))
+    with pytest.raises(AgreementError, match="preconditioner: is 2 numbers wide, and theta has 3"):
+        copriv.Owner(metric, "n", Records.of(x, x[:, 0]), metric.loss)
+
+
+class Short(Squared):
+    """A user's own loss that computes in 16 bits."""
+
+    def slope(self, prediction: Array, target: Array) -> Array:
+        return np.asarray(super().slope(prediction, target), dtype=np.float16)
+
+
+def test_a_loss_of_16_bits_moves_a_pilot_no_further_than_one_of_64() -> None:
+    numbers = PilotNumbers.agreed(copriv.Agreement.of(PILOT), 3)
+    x = np.vstack([np.zeros((9, 3)), [0.3, 0.2, 0.1]])
+    seen = [
+        numbers.of(Short(), Records.of(x, np.append(np.zeros(9), y)), np.zeros(3)) / numbers.unit for y in (1e4, -1e4)
+    ]
+    assert np.abs(seen[0] - seen[1]).sum() <= 2 / 10 + 2 * ROUNDING

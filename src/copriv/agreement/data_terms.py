@@ -146,8 +146,8 @@ def _column(name: str, keys: Mapping[str, Any], target: bool) -> Column:
     kinds = [key for key in KINDS if name in keys[key]]
     if not kinds:
         have = "neither bounds nor categories (nor booleans, nor dates)"
-        where = f"data.target: {name!r}" if target else f"data.bounds.{name}: the column"
-        raise AgreementError(f"{where} has {have}; declare exactly one of them, or correct the name")
+        what = "the column to predict (data.target)" if target else "the column"
+        raise AgreementError(f"data.bounds.{name}: {what} has {have}; declare exactly one of them, or correct the name")
     kind = kinds[0]
     if len(kinds) > 1:
         raise AgreementError(

@@ -12,10 +12,12 @@ history; messages never quote an address.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from decimal import Decimal
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 
 from copriv.errors import CoprivError, DataError
@@ -38,8 +40,11 @@ def is_sql(source: str) -> bool:
     return source.startswith(SCHEMES)
 
 
-def read_sql(address: str, query: str, columns: Sequence[str] | None = None) -> pa.Table:
+def read_sql(address: str, query: str, columns: Sequence[str] | None = None, own_order: bool = False) -> pa.Table:
     """Read the rows of a query as an Arrow table, and of its columns those in `columns` (None: all).
+
+    own_order: put rows in the order of a hash of their own cells. A data base promises no order, and which rows come first may
+    depend on other rows; where only the first rows of a person are kept, one row would decide about the rows of others.
 
     Raises DataError when the data base cannot be reached or the query fails, CoprivError without the extra [sql].
     """
@@ -48,7 +53,14 @@ def read_sql(address: str, query: str, columns: Sequence[str] | None = None) -> 
     pieces = list(stream_sql(address, query, columns, None)())
     if sum(piece.num_rows for piece in pieces) == 0:
         raise DataError("query: gave no rows; an owner needs at least one record")
-    return pa.concat_tables(pieces, promote_options="permissive")
+    table = pa.concat_tables(pieces, promote_options="permissive")
+    if own_order:
+        hashes = [
+            blake2b(repr(row).encode(), digest_size=16).digest()
+            for row in zip(*table.to_pydict().values(), strict=True)
+        ]
+        table = table.take(np.argsort(np.array(hashes), kind="stable"))
+    return table
 
 
 def stream_sql(
@@ -108,7 +120,12 @@ def _postgresql(address: str, query: str, rows: int | None) -> Iterator[pa.Table
                         for j, (name, column) in enumerate(zip(names, cursor.description or (), strict=True))
                     })  # fmt: skip
     except psycopg.Error as error:
-        raise DataError(f"PostgreSQL: {_first_line(error)}; correct the address or the query") from None
+        said = _first_line(error)
+        if (
+            isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None
+        ):  # libpq on the address, which it quotes
+            said = "the address cannot be read; write % as %25 in it, and @, / and : in a name as %40, %2F and %3A"
+        raise DataError(f"PostgreSQL: {said}; correct the address or the query") from None
 
 
 _NOT_TEXT = ("bool", "int2", "int4", "int8", "oid", "float4", "float8", "numeric", "date", "timestamp", "timestamptz")

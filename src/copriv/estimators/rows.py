@@ -61,14 +61,12 @@ def shares_of(weights: Any, cap: float, rows: int) -> Any:
     """weight/cap of each row, at most 1. Raises InvalidInput, which quotes no weight."""
     try:
         given = np.asarray(weights, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (ArithmeticError, TypeError, ValueError):
         raise InvalidInput("sample_weight: must be numbers, one for each row") from None
     if given.shape != (rows,):
         raise InvalidInput(f"sample_weight: needs one number for each of the {rows} rows, not shape {given.shape}")
     if not (np.isfinite(given) & (given >= 0)).all():
         raise InvalidInput("sample_weight: every weight must be finite, and 0 or more")
-    if not given.any():
-        raise InvalidInput("sample_weight: every weight is zero, so there is nothing to fit to")
     return np.minimum(given / cap, 1.0)
 
 

@@ -57,13 +57,17 @@ def terms_told(agreement: Agreement) -> dict[str, Any]:
 def check_is_of(agreement: Agreement, document: Mapping[str, Any]) -> None:
     """Raise InvalidInput for the JSON of a forecast of other terms, naming those of the nearest that it has.
 
-    A document without terms, of an older version, is taken as it is.
+    A document without terms says nothing of its agreement, and is refused.
     """
     mine, found = terms_told(agreement), []
     for told in document.get("terms", {}).values():
         paths = {path for path in {*mine, *told} if mine.get(path) != told.get(path)}
         found.append(sorted(path for path in paths if told.get(path) not in _MEASURED.get(path, ())))
-    if found and all(found):
+    if not found:
+        raise InvalidInput(
+            "forecast: is not the JSON of a forecast that has terms; make it anew with copriv forecast --out"
+        )
+    if all(found):
         differ = ", ".join(min(found, key=len)[:5])
         raise InvalidInput(f"forecast: is of another agreement, by {differ}; give the forecast of this one")
 

@@ -22,11 +22,12 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
+from copriv.errors import AgreementError
 from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, start_of
 from copriv.mechanisms.one_answer import Common, Draft, OneAnswer, feature_bound_of
 from copriv.mechanisms.statistics import StatisticsAnswer
 from copriv.model.records import Records
-from copriv.privacy.clipping import clip_rows, exact_sum, row_norms
+from copriv.privacy.clipping import clip_rows, exact_sum, of_shape, row_norms
 from copriv.privacy.noise import Law, Noise, Order
 from copriv.rules.one_answer import FirstStep
 from copriv.rules.rule import Descent, UpdateRule
@@ -60,6 +61,11 @@ class PilotNumbers:
         terms, B = agreed.agreement, feature_bound_of(agreed, feature_bound)
         P = None if terms.preconditioner is None else np.array(terms.preconditioner)
         return cls(agreed.gradient_bound, B, terms.loss_bound, agreed.model.intercept, n_parameters, P)
+
+    def __post_init__(self) -> None:
+        p = self.n_parameters
+        if self.metric is not None and self.metric.shape != (p, p):
+            raise AgreementError(f"agreement.preconditioner: is {self.metric.shape[0]} numbers wide, and theta has {p}")
 
     @cached_property
     def root(self) -> Float[Array, "p p"]:
@@ -95,9 +101,10 @@ class PilotNumbers:
         with np.errstate(all="ignore"):
             if is_linear(loss):
                 predictions = np.einsum("ij,j->i", x, theta)
-                rows, losses = loss.slope(predictions, y)[:, None] * x, loss.value(predictions, y)
+                slopes = of_shape(loss, loss.slope(predictions, y), y.shape)
+                rows, losses = slopes[:, None] * x, loss.value(predictions, y)
             else:
-                rows, losses = loss.gradients(theta, x, y), loss.values(theta, x, y)
+                rows, losses = of_shape(loss, loss.gradients(theta, x, y), x.shape), loss.values(theta, x, y)
             rows = np.einsum("ij,kj->ik", rows, self.root)
             lengths = np.abs(x[:, :-1] if self.intercept else x).sum(axis=1)
             parts = [
@@ -106,7 +113,8 @@ class PilotNumbers:
                 _ones(lengths / self.feature_bound),
             ]
             if self.loss_bound is not None:
-                parts.append(np.clip(np.nan_to_num(losses, nan=self.loss_bound), 0.0, self.loss_bound)[:, None])
+                losses = np.nan_to_num(of_shape(loss, losses, y.shape), nan=self.loss_bound)
+                parts.append(np.clip(losses, 0.0, self.loss_bound)[:, None])
         return np.asarray(w @ np.hstack(parts))
 
 

@@ -43,14 +43,17 @@ class InBlocks(Protocol):
         ...
 
 
-def _sealed(array: Any) -> Any:
-    """Return the array in memory that nobody can write to: that of `bytes`, since a read-only flag can be taken back."""
+def _sealed(array: Any, kind: type = np.float64) -> Any:
+    """Return the array row by row in memory that nobody can write to: that of `bytes`, since a flag can be taken back.
+
+    Norms, which clipping relies on, are sums of 64-bit floats that stand beside each other, in every block alike.
+    """
     at: object = array
     while isinstance(at, np.ndarray):
         at = at.base
-    if isinstance(at, bytes):
+    if isinstance(at, bytes) and array.dtype == kind and array.flags.c_contiguous:
         return array
-    return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
+    return np.frombuffer(np.asarray(array, kind).tobytes(), kind).reshape(np.shape(array))
 
 
 def _shares(person: Integer[Whole, " records"]) -> Float[Array, " records"]:
@@ -103,7 +106,7 @@ class Records(Shown):
         for name in ("features", "target", "weight"):
             object.__setattr__(self, name, _sealed(getattr(self, name)))
         if self.person is not None:
-            object.__setattr__(self, "person", _sealed(self.person))
+            object.__setattr__(self, "person", _sealed(self.person, np.intp))
 
     @classmethod
     def of(cls, features: object, target: object, weight: object = None) -> "Records":

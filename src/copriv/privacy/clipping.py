@@ -96,7 +96,7 @@ def _clipped_sum(loss: Loss, block: Records, theta: Float[Array, " p"], bound: f
     """Σ w clip(∇ℓ, Ξ) over a block. For a linear loss the gradient is φ′·x, and is clipped by clipping φ′ to ±Ξ/‖x‖."""
     x, y, w = block.features, block.target, block.weight
     if not is_linear(loss):
-        return np.asarray(w @ clip_rows(_shaped(loss, loss.gradients(theta, x, y), x.shape), bound, order))
+        return np.asarray(w @ clip_rows(of_shape(loss, loss.gradients(theta, x, y), x.shape), bound, order))
     limit = block.clipping_limits.get((bound, order))
     if limit is None:
         norms = block.lengths
@@ -108,7 +108,7 @@ def _clipped_sum(loss: Loss, block: Records, theta: Float[Array, " p"], bound: f
     # Not x @ theta, whose last bits depend on a row's place in the block: an additional row of one person would change the
     # predictions of others, and at the hinge's kink a last bit changes the whole gradient.
     predictions = np.einsum("ij,j->i", x, theta)
-    slope = _shaped(loss, loss.slope(predictions, y), y.shape)
+    slope = of_shape(loss, loss.slope(predictions, y), y.shape)
     if not np.isfinite(slope).all():
         slope = np.nan_to_num(slope, nan=0.0, posinf=0.0, neginf=0.0)
     return np.asarray((w * np.minimum(np.maximum(slope, -limit), limit)) @ x)
@@ -124,7 +124,7 @@ def slope_limits(norms: Float[Array, " records"], bound: float) -> Float[Array, 
     return limit
 
 
-def _shaped(loss: Loss, values: Any, shape: tuple[int, ...]) -> Array:
+def of_shape(loss: Loss, values: Any, shape: tuple[int, ...]) -> Array:
     # A column broadcast over p coordinates would have p times its L1 norm, and 32-bit values would exceed the bound by 1e-7.
     if np.shape(values) != shape:
         raise InvalidInput(

@@ -156,7 +156,8 @@ class _Findings:
             self.description = f"the rows of the query, the table of {name}"
             declared = schema_of(self.agreement, agreed.unit)
             try:
-                source = read_sql(path, query, declared.names if declared else None)
+                names = declared.names if declared else None
+                source = read_sql(path, query, names, own_order=agreed.unit_records is not None)
             except DataError as error:
                 self.problems.append(str(error))
                 return

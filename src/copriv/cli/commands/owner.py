@@ -270,8 +270,9 @@ def _own_records(
             return streamed_records(agreement, name, data, query, dictionary)
     source: object = data
     if is_sql(data):
-        declared = schema_of(agreement, agreement.owner[0].unit)
-        source = read_sql(data, query, declared.names if declared else None)
+        terms = agreement.owner[0]
+        declared = schema_of(agreement, terms.unit)
+        source = read_sql(data, query, declared.names if declared else None, own_order=terms.unit_records is not None)
     return owner_records(agreement, name, source, dictionary)
 
 
