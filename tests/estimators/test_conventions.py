@@ -19,7 +19,9 @@ from copriv.estimators import PrivateClassifier, PrivateRegressor, SharedLedger,
 from copriv.estimators.declared import without_data
 
 SAME_TWICE = "two fits on the same rows are to agree to 1e-7 or better; an owner draws fresh noise for each"
-WEIGHTS_ARE_PRIVATE = "weights that are all 0 are to be refused, which would tell at any epsilon that no weight is above 0"
+WEIGHTS_ARE_PRIVATE = (
+    "weights that are all 0 are to be refused, which would tell at any epsilon that no weight is above 0"
+)
 OF_EACH = {
     "check_all_zero_sample_weights_error": WEIGHTS_ARE_PRIVATE,
     "check_fit_idempotent": SAME_TWICE,
