@@ -7,8 +7,10 @@ import pyarrow as pa
 import pytest
 
 from copriv.agreement import Agreement
+from copriv.cli.commands.owner import _own_records
 from copriv.data.sql import is_sql, read_sql, stream_sql
 from copriv.errors import DataError
+from copriv.model.records import Records
 from copriv.network.setup import owner_records, streamed_records
 
 duckdb = pytest.importorskip("duckdb", reason="the extra [sql] is not installed")
@@ -139,7 +141,7 @@ def test_which_rows_of_a_person_count_does_not_depend_on_their_order(tmp_path: P
         },
         owner={"records": 40, "unit": "person", "unit_records": 2},
     )
-    kept = []
+    kept, by_the_command = [], []
     for number, rows in enumerate([visits, visits[::-1]]):
         file = tmp_path / f"{number}.duckdb"
         with duckdb.connect(str(file)) as connection:
@@ -148,8 +150,12 @@ def test_which_rows_of_a_person_count_does_not_depend_on_their_order(tmp_path: P
         for own_order in (True, False):
             table = read_sql(f"duckdb:{file}", "SELECT * FROM visits", own_order=own_order)
             kept.append(sorted(owner_records(agreed, "bank", table, None)[0].target.tolist()))
+        served, _ = _own_records(agreed, "bank", f"duckdb:{file}", "SELECT * FROM visits", None, None)
+        assert isinstance(served, Records)
+        by_the_command.append(sorted(served.target.tolist()))
     own, first, own_again, last = kept
     assert own == own_again
+    assert by_the_command == [own, own], "what copriv owner serve reads"
     assert first != last, "the order of the file decides where nothing else does"
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import copriv
 from copriv.errors import AgreementError
-from copriv.losses import Squared
+from copriv.losses import Custom, Squared
 from copriv.mechanisms.moments import BoundedMoments
 from copriv.mechanisms.pilot import PilotNumbers
 from copriv.mechanisms.statistics import Moments
@@ -105,17 +105,17 @@ def test_a_pilot_in_a_metric_of_another_size_is_refused_before_its_charge() -> N
         copriv.Owner(metric, "n", Records.of(x, x[:, 0]), metric.loss)
 
 
-class Short(Squared):
-    """A user's own loss that computes in 16 bits."""
-
-    def slope(self, prediction: Array, target: Array) -> Array:
-        return np.asarray(super().slope(prediction, target), dtype=np.float16)
-
-
-def test_a_loss_of_16_bits_moves_a_pilot_no_further_than_one_of_64() -> None:
-    numbers = PilotNumbers.agreed(copriv.Agreement.of(PILOT), 3)
-    x = np.vstack([np.zeros((9, 3)), [0.3, 0.2, 0.1]])
-    seen = [
-        numbers.of(Short(), Records.of(x, np.append(np.zeros(9), y)), np.zeros(3)) / numbers.unit for y in (1e4, -1e4)
-    ]
-    assert np.abs(seen[0] - seen[1]).sum() <= 2 / 10 + 2 * ROUNDING
+@pytest.mark.parametrize("bound", [0.1, 0.7, 1.3, 9.9])
+def test_a_loss_of_16_bits_moves_a_pilot_no_further_than_its_bound(bound: float) -> None:
+    """A user's own loss whose values are clipped to the nearest number of 16 bits, which may be above the bound."""
+    loss = Custom(
+        "own",
+        lambda t, x, y: np.asarray(6e4 * (y > 0), dtype=np.float16),
+        lambda t, x, y: 1e9 * y[:, None] * np.ones_like(x),
+    )
+    numbers = PilotNumbers(1.0, 1.0, bound, False, 1)
+    one, other = (
+        numbers.of(loss, Records.of([[x], [0.0]], [y, 0.0]), np.zeros(1)) / numbers.unit
+        for x, y in ((100.0, 1.0), (0.3, -1e-9))
+    )
+    assert np.abs(one - other).sum() <= 2 / 2 + 2 * ROUNDING

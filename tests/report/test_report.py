@@ -74,8 +74,10 @@ def test_it_says_whether_joining_pays_in_the_forecasts_words(left: Left, capsys:
         told(left, forecast=other)
     with pytest.raises(UsageError, match="--agreement"):
         document(left.ledger, forecast=forecast)
-    with pytest.raises(InvalidInput, match="not the JSON of a forecast"):
-        told(left, forecast={})
+    without = {key: value for key, value in forecast.items() if key != "terms"}
+    for unknown in ({}, without):  # whatever it says would stand in the report
+        with pytest.raises(InvalidInput, match="not the JSON of a forecast"):
+            told(left, forecast=unknown)
     asked = ["report", str(left.ledger), "--agreement", str(left.folder / "agreement.toml"), "--json", "--forecast"]
     (left.folder / "agreement.toml").write_text(left.agreed.to_toml())
     for text, why in ((json.dumps(forecast), None), ("x,y", "is no JSON"), ("[1, 2]", "not the JSON of a forecast")):
