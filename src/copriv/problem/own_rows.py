@@ -17,10 +17,11 @@ from copriv.model.records import Records
 
 @dataclass(frozen=True, eq=False)
 class RowsAtHome:
-    """An owner's records, and the public ones where there are any."""
+    """An owner's records, and the public ones and their strata where there are any."""
 
     own: Records
     public: Records | None
+    strata: tuple[str, ...] | None
 
 
 def rows_at_home(agreement: Agreement, name: str, table: object, dictionary: PublicDictionary | None) -> RowsAtHome:
@@ -35,7 +36,7 @@ def rows_at_home(agreement: Agreement, name: str, table: object, dictionary: Pub
     agreed = replace(data_specification(agreement), feature_bound=0.0)
     agreed = replace(agreed, dictionary=dictionary or agreed.dictionary)
     if data.public is not None or not (data.path or datasets.named(agreed.dataset).own_columns):
-        sample = load_sample(agreed)
+        sample = load_sample(agreed, strata=data.strata)
     known = agreed.dictionary if sample is None else sample.preparation.dictionary
     if data.mapped and known is None:
         raise AgreementError(
@@ -51,4 +52,6 @@ def rows_at_home(agreement: Agreement, name: str, table: object, dictionary: Pub
             f"{name}: the agreement says {terms.records:,} {what}, and this table has {own.units:,}; give its own table, or "
             "correct owner.records"
         )
-    return RowsAtHome(own, None if sample is None else sample.records)
+    if sample is None:
+        return RowsAtHome(own, None, None)
+    return RowsAtHome(own, sample.records, sample.strata)

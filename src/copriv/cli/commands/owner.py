@@ -225,7 +225,7 @@ def verdict(
         with progress("forecasting") as report:
             released = forecast_of(terms, progress=report)
     with waiting("asking your records"):
-        found = owner_verdict(terms, name, rows.own, released, public=rows.public, seed=seed)
+        found = owner_verdict(terms, name, rows.own, released, public=rows.public, strata=rows.strata, seed=seed)
     if to is not None:
         replace_own_file(to, found.to_json().encode() + b"\n")
         log(f"wrote {to}, for this account alone to read")
