@@ -33,7 +33,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.errors import InvalidInput
+from copriv.errors import CoprivError, InvalidInput
 from copriv.forecast.document import check_is_of
 from copriv.forecast.result import Forecast
 from copriv.forecast.standalone_models import personalized_cost
@@ -156,10 +156,7 @@ def owner_verdict(
         sample, everybody = PublicSample.of(problem), PublicSample.of_everybody(problem)
         public_model, centre = (problem.feasible_set.project(one.optimum.theta) for one in (sample, everybody))
     if isinstance(released, Mapping):
-        _check_is_in(agreement, name, released)
-        if "terms" in released:  # else owner, records and ε are all that can be compared
-            check_is_of(agreement, released)
-        forecast = _ForecastModel.of(released)
+        forecast = _released(agreement, name, released)
         if public is not None and problem.strata_name_owners:  # else both samples are one
             by_mix = everybody.public_only(float(agreement.records.sum()))
             forecast = replace(forecast, optimum=everybody.optimum.value, public_only=by_mix)
@@ -194,6 +191,22 @@ def owner_verdict(
     found = verdict_of(without - 1.0, joined, Asked.of("own", worthwhile, levels))
     errors = {model: float(np.median(loss)) for model, loss in losses.items()}
     return VerdictAtHome(name, units, after, worthwhile, found, "", errors)
+
+
+def _released(agreement: Agreement, name: str, document: Mapping[str, Any]) -> "_ForecastModel":
+    """The common model as a forecast's JSON has it. Raises InvalidInput for one of another agreement, or none."""
+    try:
+        _check_is_in(agreement, name, document)
+        if "terms" in document:  # else owner, records and ε are all that can be compared
+            check_is_of(agreement, document)
+        return _ForecastModel.of(document)
+    except CoprivError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InvalidInput(
+            "forecast: not the JSON of a forecast, for a part of it is missing or of another kind; give what copriv forecast "
+            "--json or --out wrote"
+        ) from None
 
 
 def _check_is_in(agreement: Agreement, name: str, document: Mapping[str, Any]) -> None:
@@ -356,18 +369,12 @@ class _ForecastModel:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "_ForecastModel":
-        """Raises InvalidInput for a document that is not the JSON of a forecast."""
-        try:
-            ψ = document["recommended"]["relative_fitness"]
-            numbers = {key: float(document[key]) for key in ("optimum", "public_only")}
-            numbers |= {key: float(ψ[key]) for key in ("median", "low", "high")}
-            if not all(0 < one < np.inf for one in numbers.values()):
-                raise ValueError("a cost in it is not above 0")
-            return cls(heterogeneity=Heterogeneity(**document["heterogeneity"]), **numbers)
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(
-                f"forecast: not the JSON of a forecast ({error}); give what copriv forecast --json or --out wrote"
-            ) from None
+        ψ = document["recommended"]["relative_fitness"]
+        numbers = {key: float(document[key]) for key in ("optimum", "public_only")}
+        numbers |= {key: float(ψ[key]) for key in ("median", "low", "high")}
+        if not all(0 < one < np.inf for one in numbers.values()):
+            raise ValueError("a cost of 0 or less")
+        return cls(heterogeneity=Heterogeneity(**document["heterogeneity"]), **numbers)
 
     def together(self, rng: np.random.Generator) -> Float[Array, " draws"]:
         """Draws of ψ of the common model, log-normal on either side of its median."""
