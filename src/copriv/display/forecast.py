@@ -165,9 +165,8 @@ def _terms_in_words(outlook: Forecast) -> list[str]:
     terms = [("Agreed", outlook.agreed), ("Recommended", outlook.recommended)]
     if outlook.comparison.same:
         terms = [("Agreed and recommended", outlook.agreed)]
-    advised = advice(outlook.plan)
     said = [f"{name}: {one.words} ({one.kind})." for name, one in terms]
-    return [*said, better(outlook), *([advised] if advised else [])]
+    return [*said, better(outlook), *filter(None, [advice(outlook.plan)])]
 
 
 def better(outlook: Forecast) -> str:
@@ -383,12 +382,12 @@ def _reached(choice: Choice) -> str:
 
 def plan_card(plan: Plan) -> Card:
     """Card of a plan: the choice, the advice, and the other settings that were run."""
-    advised, others = advice(plan), [choice for choice in plan.measured if choice is not plan.choice]
+    others = [choice for choice in plan.measured if choice is not plan.choice]
     return Card(
         f"Plan: {plan.choice.describe()}",
         (
             _reached(plan.choice),
-            *([advised] if advised else []),
+            *filter(None, [advice(plan)]),
             f"{plan.considered:,} settings were priced, {len(plan.measured)} of them run.",
             Table.of(
                 ("others that were run", "above the best"),

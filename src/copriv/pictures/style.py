@@ -147,7 +147,8 @@ def broken(figure: Figure, words: str, width: float, size: float, **font: Any) -
             if measured(figure, longer, size, **font) <= width:
                 line = longer
                 continue
-            lines += [line] if line else []
+            if line:
+                lines.append(line)
             line = word
             while measured(figure, line, size, **font) > width:
                 fitting = _largest(lambda n, line=line: measured(figure, line[:n], size, **font) <= width, len(line))  # type: ignore[misc]

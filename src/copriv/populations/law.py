@@ -181,7 +181,8 @@ class Law:
 
     def _bootstrap(self, rng: np.random.Generator, n: int) -> Records:
         rows, law = self.rows, rng.standard_exponential(self.observations + len(self.unseen))
-        law[: len(rows)] *= rows.weight if len(rows) == len(self.raw) else 1.0
+        if not self.copied:
+            law[: len(rows)] *= rows.weight
         counts = self._counts(rng, n, law / law.sum())
         x, y = self.features.with_unseen(rng), np.append(self.targets, np.ones(len(self.unseen)))
         told, made = (counts > 0) & ~self._anew, (counts > 0) & self._anew
