@@ -50,7 +50,7 @@ def costs(outlook: Forecast) -> Table:
         cells.append((label, percent(ψ), *([] if error is None else [f"{error:.4g}"]), records))
     target = outlook.agreed.agreement.data.target
     unit = "" if target is None else f" in {printable(target, 20)}"  # in the unit of that column
-    errors = [f"typical error{unit}"] if outlook.squared else []
+    errors = [f"typical error{unit}"] * outlook.squared
     return Table(("", "above the best", *errors, "in pooled records"), tuple(cells))
 
 
@@ -201,7 +201,7 @@ def _next_best(outlook: Forecast) -> list[str]:
         flat = next(
             word for limit, word in ((1.5, "flat"), (5.0, "not flat"), (float("inf"), "steep")) if worst < limit
         )
-        among = ", among rules that descend," if plan.agreement.one_answer else ""
+        among = ", among rules that descend," * plan.agreement.one_answer
         said.append(f"The optimum{among} is {flat}. Cost at half or twice {'; '.join(parts)}.")
     return said
 

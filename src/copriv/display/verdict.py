@@ -23,7 +23,7 @@ def answer(outlook: Forecast) -> str:
 def qualified(outlook: Forecast) -> list[str]:
     """Qualify the verdict: ψ on all records, terms under which it does not hold, and owners that cost the others."""
     verdict = outlook.joining
-    terms = "" if outlook.comparison.same else " by the recommended terms"
+    terms = " by the recommended terms" * (not outlook.comparison.same)
     said = [
         f"On everybody's records: {percent(outlook.together)} above the best possible together{terms}, "
         f"{percent(outlook.public_only)} by the public rows alone."
@@ -190,7 +190,7 @@ def of_simulation(result: Simulation) -> str:
     said = "Whether joining pays was not judged."
     if verdict.owners:
         said = _answer(verdict, result.worthwhile)
-    privately = ", with privacy" if result.bound_enforced else ""
+    privately = ", with privacy" * result.bound_enforced
     costs = [f"{percent(result.relative_fitness.final['median'])} above the best possible together{privately}"]
     alone = [owner.alone for owner in result.owners if owner.alone is not None]
     if alone:
