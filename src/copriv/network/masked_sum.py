@@ -9,7 +9,7 @@
                       ←  masked words, signed                         MaskedAnswers.masked
     adds up
 
-All owners of the agreement take part or there is no sum. An owner masks only in a set that every owner signed, and once in an
+All owners that answer together take part, or there is no sum. An owner masks only in a set that every owner signed, and once in an
 attempt: its ledger is charged under the attempt's identity, before noise is drawn, and what is asked again gets the masked
 words that the ledger holds. Noise is in nobody's memory after it was masked. Where an owner drops out, the learner begins
 another attempt, which is another answer: masking the same noisy vector once more would let it subtract two sums.
@@ -59,15 +59,16 @@ class Masked:
     signature: str
 
 
-def members(agreement: Agreement, keys: Keys, certificates: Iterable[str]) -> dict[str, Certified]:
-    """The owners of an agreement by name, from their certificates (PEM).
+def members(agreement: Agreement, owner: str, keys: Keys, certificates: Iterable[str]) -> dict[str, Certified]:
+    """All owners that answer together with `owner`, itself included, by name, from their certificates (PEM).
 
     Raises KeysRefused where one is missing or is not of the key that the agreement names for it. Without that key whoever
     holds the authority's could take part as all owners but one, and see the answer of that one.
     """
     found = {party.name: party for party in map(keys.certified, certificates) if party.role == "owner"}
-    agreed = agreement.owner_keys
-    for name in agreement.owner_names:
+    index, agreed = agreement.owner_names.index(owner), agreement.owner_keys
+    names = [agreement.owner_names[i] for group in agreement.members if index in group for i in group]
+    for name in names:
         if name not in agreed:
             raise KeysRefused(
                 f"owner.key: the agreement names no key of {name}, so that somebody else could take part as {name} and "
@@ -75,13 +76,15 @@ def members(agreement: Agreement, keys: Keys, certificates: Iterable[str]) -> di
             )
         if name not in found or found[name].key_fingerprint != agreed[name]:
             raise KeysRefused(f"owner.key: there is no certificate of {name} with the key that the agreement names")
-    return {name: found[name] for name in agreement.owner_names}
+    if len({agreed[name] for name in names}) < len(names):
+        raise KeysRefused("owner.key: two owners have the same key, so that one party would be both; each needs its own")
+    return {name: found[name] for name in names}
 
 
 class MaskedAnswers:
     """An owner's side in one run: its part in each sum, at most once in each attempt.
 
-    owners: all owners of the agreement (`members`).
+    owners: all owners whose answers are added up (`members`).
     ledger: of this run; charge: ε and δ of one answer.
     noisy: the fixed-point answer at θ with fresh noise at each call, modulo 2⁶⁴.
     """
@@ -121,7 +124,7 @@ class MaskedAnswers:
         opened, given = self._opened(attempt), list(keys)
         named = {one.owner: one.key for one in given}
         if len(named) != len(given) or named.keys() != self._owners.keys():
-            raise self._refused(attempt, "its keys are not one of each owner of the agreement")
+            raise self._refused(attempt, "its keys are not one of each owner of the sum")
         if len({*named.values()}) != len(named) or named[self._name] != opened.key.public:
             raise self._refused(attempt, f"two of its keys are the same, or that of {self._name} is another one")
         for one in given:
