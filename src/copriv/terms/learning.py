@@ -89,6 +89,14 @@ class Terms(TermsTable):
     """Records that a forecast's verdict is about: each owner's own ("own", also for None), or all owners' ("common")."""
     worthwhile: Annotated[float, Field(ge=0, lt=1)] | None = None
     """Least relative decrease of the prediction error for which joining pays, such as 0.005 or "0.5%"; None: 0.005."""
+    aggregation: Literal["each", "sum"] | None = None
+    """What the learner sees: each owner's answer ("each", also for None), or only the sum of those who answer together."""
+    colluding: Annotated[int, Field(ge=0)] | None = None
+    """t, "sum" only: owners that may work together with the learner without weakening the others' ε; None: 1."""
+    dropouts: Annotated[int, Field(ge=0)] | None = None
+    """d, "sum" only: owners that may be missing from a sum; None: 0, everybody or nothing."""
+    attempts: Annotated[int, Field(ge=0)] | None = None
+    """"sum" only: how many of the m answers are kept for sums that have to be tried again; None: 0."""
     learner_key: KeyFingerprint | None = None
     """SHA-256 of the public key that the learner signs with; any that the authority certifies when not given."""
 
