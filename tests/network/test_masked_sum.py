@@ -522,7 +522,8 @@ def keyed(held: dict[str, Keys], *without: str, same: bool = False) -> Agreement
     agreed = agreement("S1")
     named = {name: held["bank-1" if same else name].party.key_fingerprint for name in NAMES if name not in without}
     owners = [
-        one.model_dump(exclude_none=True) | ({"key": named[one.name]} if one.name in named else {}) for one in agreed.owner
+        one.model_dump(exclude_none=True) | ({"key": named[one.name]} if one.name in named else {})
+        for one in agreed.owner
     ]
     parts = {part: getattr(agreed, part).model_dump(exclude_none=True) for part in ("agreement", "model", "data")}
     return Agreement.of(parts | {"owner": owners})
@@ -536,7 +537,7 @@ def test_a_sum_of_certified_owners_with_ledgers_in_files(tmp_path: Any) -> None:
     attempt, sent = replace(FIRST, fingerprint=agreed.fingerprint), []
     for life in (1, 2):
         learner = MaskedSum(attempt, parties, LENGTH)
-        files = [opened(tmp_path / f"{name}.ledger", name) for name in NAMES]
+        files = [opened(tmp_path / f"{name}.ledger", name, Fraction(1)) for name in NAMES]
         ledgers = [file.run(agreed.fingerprint, "run", Fraction(1), 4) for file in files]
         sides = [
             MaskedAnswers(
@@ -573,7 +574,7 @@ def test_members_are_owners_with_the_keys_that_the_agreement_names(tmp_path: Any
         (keyed(held), certificates[:2], "no certificate of bank-3"),
         (keyed(others), certificates, "no certificate of bank-1 with the key"),
         (keyed(held), [others[name].certificate.decode() for name in NAMES], "not of this consortium's authority"),
-        (keyed(held, same=True), [certificates[0]] * 3, "no certificate of bank-2"),
+        (keyed(held, same=True), certificates, "bank-1 has the same key as another owner"),
     ):
         with pytest.raises(KeysRefused, match=why):
             members(agreed, "bank-1", held["learner"], shown)

@@ -9,10 +9,10 @@
                       ←  masked words, signed                         MaskedAnswers.masked
     adds up
 
-All owners that answer together take part, or there is no sum. An owner masks only in a set that every owner signed, and once in an
-attempt: its ledger is charged under the attempt's identity, before noise is drawn, and what is asked again gets the masked
-words that the ledger holds. Noise is in nobody's memory after it was masked. Where an owner drops out, the learner begins
-another attempt, which is another answer: masking the same noisy vector once more would let it subtract two sums.
+All owners that answer together take part, or there is no sum. An owner masks only in a set that every owner signed, and once
+in an attempt: its ledger is charged under the attempt's identity before noise is drawn, and who asks again gets the masked
+words that the ledger holds. Where an owner drops out, the learner begins another attempt, which is another answer: masking
+the same noisy vector once more would let it subtract two sums.
 
 Neither side trusts the other. A lying learner gets uniform words in place of a sum, or nothing; a lying owner changes its own
 summand, as it could anyway, or there is no sum. The proof is docs/proofs/masks.md.
@@ -74,10 +74,10 @@ def members(agreement: Agreement, owner: str, keys: Keys, certificates: Iterable
                 f"owner.key: the agreement names no key of {name}, so that somebody else could take part as {name} and "
                 "learn of the others' answers; name every owner's key (copriv owner keys)"
             )
+        if [agreed.get(other) for other in names].count(agreed[name]) > 1:
+            raise KeysRefused(f"owner.key: {name} has the same key as another owner, so that one party would be both")
         if name not in found or found[name].key_fingerprint != agreed[name]:
             raise KeysRefused(f"owner.key: there is no certificate of {name} with the key that the agreement names")
-    if len({agreed[name] for name in names}) < len(names):
-        raise KeysRefused("owner.key: two owners have the same key, so that one party would be both; each needs its own")
     return {name: found[name] for name in names}
 
 
