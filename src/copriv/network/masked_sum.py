@@ -230,7 +230,7 @@ class MaskedSum:
         """The sum of all owners' noisy vectors modulo 2⁶⁴; None until all are there."""
         if self._masked.keys() != self._owners.keys():
             return None
-        return np.sum([one.words for one in self._masked.values()], axis=0, dtype=np.uint64)
+        return np.asarray(np.sum([one.words for one in self._masked.values()], axis=0, dtype=np.uint64))
 
     def _check(self, message: SignedKey | SignedSet | Masked, content: bytes) -> None:
         owner = self._owners.get(message.owner)
