@@ -120,7 +120,8 @@ class RunRead:
 def read_run(file: RunFile, owner: str, authority: bytes | None) -> RunRead:
     """Read and check a run's file. Raises StoreFailed or InvalidInput for another kind of file."""
     verdict = verify_run(file.path, None, authority, file.model)
-    askers, own = dict[str, Certificate](), list[Certificate | None]((None,))
+    askers: dict[str, Certificate] = {}
+    own: list[Certificate | None] = [None]
     answers, points = dict[str, tuple[bytes, str]](), dict[str, str]()
     try:
         with closing(RunStore.read(file.path)) as store:
