@@ -285,7 +285,7 @@ class World:
             old = [known[0] for (of, name), known in self.known.items() if name == keys[i].owner and of != attempt]
             keys[i] = old[0] if old else keys[i]
         elif what == "one twice":
-            keys[i] = next(one for one in keys if one.owner == to)
+            keys[i] = keys[(i + 1) % len(keys)]
         elif what == "one key twice":
             keys[i] = replace(keys[i], key=keys[(i + 1) % len(keys)].key)
         return keys
