@@ -237,11 +237,11 @@ def one_answers(
     return answers
 
 
-def _recorded(record_at: Sequence[int] | None, first: int, last: int, most: int = 60) -> Int[np.ndarray, " recorded"]:
-    """Iterations to record: those asked for and the last; else about `most`, evenly spaced on a log axis."""
+def _recorded(record_at: Sequence[int] | None, first: int, last: int) -> Int[np.ndarray, " recorded"]:
+    """Iterations to record: those asked for and the last; else about 60, evenly spaced on a log axis."""
     if record_at is not None:
         return np.array(sorted({int(k) for k in record_at if first <= k <= last} | {last}))
-    if last - first < most:
+    if last - first < 60:
         return np.arange(first, last + 1)
-    inner = np.round(np.geomspace(max(first, 1), last, most)).astype(int)
+    inner = np.round(np.geomspace(max(first, 1), last, 60)).astype(int)
     return np.unique(np.concatenate([[first], inner, [last]]))
