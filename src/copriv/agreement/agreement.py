@@ -9,7 +9,8 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from jaxtyping import Float
 from pydantic import ValidationError, model_validator
 
 from copriv import losses, mechanisms, rules
+from copriv.agreement.sums import check_sums
 from copriv.errors import AgreementError
 from copriv.formatting.cards import Card, Shown, Table, in_short
 from copriv.formatting.frames_and_plots import Columns, Framed
@@ -58,6 +60,7 @@ class Agreement(Shown, Framed, AgreedTerms):
         if self.agreement.rule != "auto":
             rules.named(self.agreement.rule)
         self.mechanism.check(self)
+        check_sums(self, self.mechanism, () if self.agreement.rule == "auto" else self.members)
         return self
 
     @classmethod
@@ -194,14 +197,70 @@ class Agreement(Shown, Framed, AgreedTerms):
         """Whether each owner answers one query, at the agreed start, and the learner then computes the model."""
         return self.mechanism.one_answer
 
+    @cached_property
+    def members(self) -> tuple[tuple[int, ...], ...]:
+        """Indices of the owners of each participant: all together, an agreed group, or an owner by itself.
+
+        Where owners answer once, each is a participant by itself, whatever the rule. A size of groups that is still "auto"
+        counts as none.
+        """
+        if self.one_answer:
+            return tuple((i,) for i in range(self.n_owners))
+        return self.members_of(self.synchronous, self.agreement.group_size)
+
+    def answers_with(self, owner: str) -> tuple[int, ...]:
+        """Indices of the owners that answer together with this one, itself included."""
+        index = self.owner_names.index(owner)
+        return next(group for group in self.members if index in group)
+
+    def members_of(self, together: bool, size: int | str | None) -> tuple[tuple[int, ...], ...]:
+        """The same for owners that answer all together, or else in groups of about this size."""
+        if together:
+            return (tuple(range(self.n_owners)),)
+        groups: dict[object, list[int]] = {}
+        ungrouped = [i for i, owner in enumerate(self.owner) if not owner.group]
+        number = -(-len(ungrouped) // (size if isinstance(size, int) else 1))  # sizes differ by one at most
+        group_of = {i: k * number // len(ungrouped) for k, i in enumerate(ungrouped)}
+        for i, owner in enumerate(self.owner):
+            groups.setdefault(owner.group or group_of[i], []).append(i)
+        return tuple(map(tuple, groups.values()))
+
+    def aggregation(self, group: Sequence[int]) -> rules.Aggregation:
+        """How the answers of these owners become one vector."""
+        members = list(group)
+        if not self.summed:
+            return rules.Aggregation(self.weights[members])
+        return rules.SharedSum(self.weights[members], self.colluding, self._floors[members])
+
     @property
     def mechanism(self) -> Mechanism:
         """The mechanism of the owners' answers."""
         return mechanisms.named(self.agreement.mechanism)
 
     def noise_scales(self, feature_bound: float | None = None) -> Float[Array, " owners"]:
-        """Scale of every owner's noise. feature_bound: B, where the agreement gives no number."""
+        """Scale of every owner's noise. feature_bound: B, where the agreement gives no number.
+
+        Where only a sum is seen, that of independent noise on each answer with the same variance in the sum.
+        """
+        alone = self.scales_alone(feature_bound)
+        for group in self.members if self.summed else ():
+            summed = self.aggregation(group)
+            assert isinstance(summed, rules.SharedSum)
+            alone[list(group)] = summed.by_owner(alone[list(group)])
+        return alone
+
+    def scales_alone(self, feature_bound: float | None = None) -> Float[Array, " owners"]:
+        """Scale of the noise that every owner's answer needs by itself."""
         return self.by_owner([self.mechanism.scale(self, owner, feature_bound) for owner in self.owner_tables])
+
+    @cached_property
+    def _floors(self) -> Float[Array, " owners"]:
+        """Scale of the noise that each owner adds to its answers by itself, so that it keeps its floor; 0 without one."""
+        floors = []
+        for owner in self.owner_tables:
+            own = owner.model_copy(update={"epsilon": owner.floor})
+            floors.append(0.0 if owner.floor is None else self.mechanism.scale(self, own))
+        return self.by_owner(floors)
 
     @property
     def loss(self) -> LinearLoss:
@@ -223,13 +282,13 @@ class Agreement(Shown, Framed, AgreedTerms):
     def queries(self) -> int:
         """Number of queries of a full run: T − 1 rounds, or the smaller of T and the sum of all owners' caps.
 
-        Where owners answer once, each is asked once.
+        Where owners answer once, each is asked once. Answers that are kept for further attempts at a sum are not counted.
         """
         if self.one_answer:
             return self.n_owners
         if self.synchronous:
-            return min(self.agreement.horizon - 1, self.answers)
-        return min(self.agreement.horizon, self.answers * self.n_participants)
+            return min(self.agreement.horizon - 1, self.answers - self.attempts)
+        return min(self.agreement.horizon, (self.answers - self.attempts) * self.n_participants)
 
 
 def _text_of(path: str | Path) -> str:

@@ -1,11 +1,14 @@
 """A simulation in sentences and tables."""
 
+from jaxtyping import Float
+
 from copriv.display.verdict import of_simulation
 from copriv.formatting.cards import Card, Table
 from copriv.formatting.numbers import counted, percent, percent_range, plain_number
 from copriv.rules import named
 from copriv.simulation import Simulation
 from copriv.simulation.result import OwnerOutcome, RelativeFitness
+from copriv.types import Array
 
 
 def card(result: Simulation) -> Card:
@@ -21,14 +24,20 @@ def title(result: Simulation) -> str:
 
 def details(result: Simulation) -> list[str | Table]:
     """List everything: the records, the verdict, ψ at the end, and each owner's results."""
-    clipped = f"{percent(result.clipped)} of the records' gradients were clipped."
+    own, measured = list[Table](), list[str]()
+    if any(owner.own is not None for owner in result.owners):
+        own.append(_own_records(result))
+    if result.durations is not None:
+        measured.append(_took(result.durations))
+    if result.clipped > 0:
+        measured.append(f"{percent(result.clipped)} of the records' gradients were clipped.")
     return [
         result.description,
         question(result),
         of_simulation(result),
-        *([_own_records(result)] if any(owner.own is not None for owner in result.owners) else []),
+        *own,
         ended(result.relative_fitness),
-        *([clipped] if result.clipped > 0 else []),
+        *measured,
         _owners(result),
         *(f"Note: {note}." for note in notes(result)),
     ]
@@ -62,6 +71,13 @@ def ended(ψ: RelativeFitness) -> str:
     return f"At the end: {percent(end['median'])} above the best (median; {spread})."
 
 
+def _took(durations: Float[Array, " runs"]) -> str:
+    ticks = plain_number(float(durations.mean()))
+    return (
+        f"By the owners' clocks a run takes {ticks} on average, where a clock of rate 1 ticks once in a unit of time."
+    )
+
+
 def notes(result: Simulation) -> list[str]:
     """List what every output must say: that the result is not private, and that records are drawn or simulated."""
     of_source = {
@@ -69,7 +85,7 @@ def notes(result: Simulation) -> list[str]:
         "simulated": "the records are simulated, not real",
         "public": "the records are public rows that stand in for the owners' own, as if all owners were alike",
     }
-    return [*result.warnings, *([of_source[result.source]] if result.source in of_source else [])]
+    return [*result.warnings, *filter(None, [of_source.get(result.source)])]
 
 
 def _owners(result: Simulation) -> Table:

@@ -125,6 +125,7 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
         owners=tuple(owners),
         bound_enforced=not agreement.model.gradient_bound_assumed,
         clipped=played.clipped,
+        durations=played.durations if terms.by_clocks and not agreement.one_answer else None,
         schedule=tuple(zip(played.first.time.tolist(), played.first.owner.tolist(), strict=True)),
         held_out=_held_out(problem, last),
         seconds=time.perf_counter() - begun,

@@ -54,6 +54,8 @@ class OwnerTerms(TermsTable):
     """The owner's weight in place of n_i/n; all owners give one, or none does. 0 leaves the owner out."""
     count: Count | None = None
     """Number of owners with these terms, each with these records; they are named `name` and a number from 1."""
+    floor: Budget | None = None
+    """ε_max, "sum" only: with noise of its own the owner keeps ε_max even if all others work together; None: without."""
     key: KeyFingerprint | None = None
     """SHA-256 of the public key that the owner signs with; any that the authority certifies when not given."""
 
@@ -229,10 +231,27 @@ class AgreedTerms(BaseModel):
         return min(self.agreement.answers or self.agreement.horizon, self.agreement.horizon)
 
     @property
+    def summed(self) -> bool:
+        """Whether the learner sees only sums of answers."""
+        return self.agreement.aggregation == "sum"
+
+    @property
+    def colluding(self) -> int:
+        """t: owners that may work together with the learner."""
+        return 1 if self.agreement.colluding is None else self.agreement.colluding
+
+    @property
+    def attempts(self) -> int:
+        """How many of the m answers are kept for sums that have to be tried again."""
+        return self.agreement.attempts or 0
+
+    @property
     def step(self) -> float:
         """The agreed step, once it is a number."""
         if not isinstance(self.agreement.step, float):
-            raise AgreementError('agreement.step: still "auto"; plan it first (copriv forecast) or give a number')
+            raise AgreementError(
+                'agreement.step: still "auto"; plan it first (copriv forecast --out DIR) or give a number'
+            )
         return self.agreement.step
 
     @property
@@ -240,7 +259,8 @@ class AgreedTerms(BaseModel):
         """Ξ, once it is a number."""
         if not isinstance(self.model.gradient_bound, float):
             raise AgreementError(
-                f'model.gradient_bound: still "{self.model.gradient_bound}"; plan it first (copriv forecast) or give a number'
+                f'model.gradient_bound: still "{self.model.gradient_bound}"; plan it first (copriv forecast --out DIR) or give '
+                "a number"
             )
         return self.model.gradient_bound
 
