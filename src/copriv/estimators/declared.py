@@ -7,6 +7,7 @@ follows from the declared ranges: for classes no gradient is above it; for numbe
 target's range are not.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -183,12 +184,14 @@ def without_data(
     row_norm: float | None = None,
     measured: Measured | None = None,
     nonzero: int | None = None,
+    tighter: Sequence[float] = TIGHTER,
 ) -> Settled:
     """Derive all terms from what is declared, without any rows: those of the least expected cost.
 
     row_norm: the largest ‖x‖₂ of a row with columns in [−1, 1]; None: what follows from the other bounds. A row that is
     longer counts for less. Pure ε is (ε, δ), so owners that state a δ may be asked with δ = 0.
     nonzero: the most columns in which a row is not 0; of the levels of a category that is one. None: all columns.
+    tighter: candidates for the bounds on rows over those declared.
     measured: in whose units this is asked. Beside an intercept lengths do not say how columns vary about their means.
     """
     model, data = wanted["model"], wanted["data"]
@@ -201,7 +204,7 @@ def without_data(
     longest = _longest(nonzero, row_norm)
     B = min(nonzero, np.sqrt(nonzero) * longest) if data["feature_bound"] == "auto" else data["feature_bound"]
     found, known = [], measured or Measured()
-    scales, tighter = SCALES if model["intercept"] else (1.0,), TIGHTER if data["feature_bound"] == "auto" else (1.0,)
+    scales, tighter = SCALES if model["intercept"] else (1.0,), tighter if data["feature_bound"] == "auto" else (1.0,)
     for kept, scale, tightness in product({0.0, float(approximate == {True})}, scales, tighter):
         owners = [{**owner, "delta": owner["delta"] * kept} for owner in wanted["owner"]]
         declared = Declared(
@@ -227,11 +230,15 @@ def without_data(
 def enough(
     wanted: Mapping[str, Any], row_norm: float | None, measured: Measured | None = None, nonzero: int | None = None
 ) -> float | None:
-    """How many times as large ε must be, by doubling, for no constant to be expected; None: no private ε would do."""
-    times = 1.0
-    while times < 2.0**20:
-        times *= 2.0
-        owners = [{**owner, "epsilon": times * owner["epsilon"]} for owner in wanted["owner"]]
-        if not without_data({**wanted, "owner": owners}, row_norm, measured, nonzero).drowned:
-            return times
-    return None
+    """How many times as large ε must be, a power of 2, for no constant to be expected; None: no private ε would do.
+
+    Of a few candidates, so that it takes a moment: no δ, and bounds on rows as they are declared. All together need no more.
+    """
+
+    def heard(times: float) -> bool:
+        owners = [{**owner, "epsilon": times * owner["epsilon"], "delta": 0.0} for owner in wanted["owner"]]
+        return not without_data({**wanted, "owner": owners}, row_norm, measured, nonzero, TIGHTER[:1]).drowned
+
+    powers = [2.0**k for k in range(1, 20)]
+    enough = bisect_left(powers, True, key=heard)
+    return powers[enough] if enough < len(powers) else None
