@@ -245,7 +245,12 @@ def _exact_mean(problem: Problem) -> Array | None:
         return None
     # The recursions assume Laplace noise of the same scale in every answer.
     pure = isinstance(mechanism, GradientNoise) and mechanism.guarantee is Guarantee.PURE
-    if terms.schedule == "rounds" or not pure or mechanism.law(agreement) is not Law.LAPLACE:
+    if (
+        terms.robust is not None
+        or terms.schedule == "rounds"
+        or not pure
+        or mechanism.law(agreement) is not Law.LAPLACE
+    ):
         return None  # before `recursion` is called: where owners answer once, the step may still be "auto"
     recursion = named(terms.rule).recursion(agreement)
     if recursion is None or not np.allclose(agreement.records / agreement.records.sum(), agreement.weights):
