@@ -62,6 +62,7 @@ ATTACKS: dict[str, Callable] = {
     "little is enough": little_is_enough(_z(20, LIARS)),
     "little is enough, one sd": little_is_enough(1.0),
     "inner product": inner_product(1.0),
+    "inner product, far": inner_product(100.0),
     "mimic": _mimic,
     "wrong labels": _own(_wrong_labels),
     WRONG_SIZE: _own(_flipped),
@@ -78,11 +79,13 @@ class Context:
         self.all = Problem.of(self._with(data, liars), data)
 
     def _with(self, data, robust, factor=1):
-        owners = [self.agreement.owner_tables[0].model_dump(exclude_none=True) | {"name": f"o{i}"} for i in range(len(data))]
+        one = self.agreement.owner_tables[0].model_dump(exclude_none=True)
+        owners = [one | {"name": f"o{i}"} for i in range(len(data))]
         if factor > 1:
             for table in owners[-self.liars :]:
                 table["records"] *= factor
-        return self.agreement.replace(agreement={"robust": robust}, owner=owners)
+        by = self.agreement.agreement.robust_by if robust else None
+        return self.agreement.replace(agreement={"robust": robust, "robust_by": by}, owner=owners)
 
     def gradients(self, theta, sign):
         """Mean clipped gradients of the liars' records with their targets times `sign`: (runs, liars, p)."""
@@ -99,8 +102,8 @@ class Context:
         f = self.honest.fitness
         return float(np.mean(f.value(theta)) - self.honest.optimum.value)
 
-    def honest_alone(self, runs, robust=None, seed=0):
-        """Excess of the honest owners, whose answers are averaged, or are all aggregated robustly."""
+    def honest_alone(self, runs, seed=0):
+        """Excess of the honest owners by themselves, whose answers are averaged."""
         return self.excess(self._run(self.honest, runs, seed))
 
     def nobody_lies(self, runs, seed=0):
@@ -108,7 +111,7 @@ class Context:
         plain = Problem.of(self._with(self.data, None), self.data)
         return self.excess(self._run(self.all, runs, seed)), self.excess(self._run(plain, runs, seed))
 
-    def attacked(self, name, runs, seed=0, averaged=False):
+    def attacked(self, name, runs, seed=0):
         """Excess where the last owners lie."""
         problem, data = self.all, self.data
         if name == WRONG_SIZE:

@@ -49,8 +49,9 @@ def geometric_median(vectors: Vectors, liars: int = 0) -> Means:
     point: Array = np.median(vectors, axis=1)
     for _ in range(_STEPS):
         distance = np.linalg.norm(vectors - point[:, None], axis=2)
-        least = 1e-12 * distance.max(axis=1, keepdims=True)
-        weight = 1.0 / np.maximum(distance, np.where(least > 0, least, 1.0))
+        # A vector at the point itself gets a finite weight; its size is one that few vectors cannot decide.
+        least = 1e-9 * np.median(distance, axis=1, keepdims=True)
+        weight = 1.0 / np.maximum(distance, np.maximum(least, 1e-290))
         point = (weight[:, None, :] @ vectors)[:, 0] / weight.sum(axis=1, keepdims=True)
     return point
 
