@@ -23,7 +23,9 @@ class Question:
 
 _GRAPH = "One learner with one model, or a model for each owner from one answer of all; owners talk to no neighbours."
 _MARKET = "What joining is worth to each owner, Shapley values and break-even budgets are forecast; nobody is paid."
-_LIARS = "`robust`: owners that lie are borne by S1 and S2, and missing noise is found out; not by A1, A2 or one answer."
+_LIARS = (
+    "`robust`: owners that lie are borne by S1 and S2, and missing noise is found out; not by A1, A2 or one answer."
+)
 
 QUESTIONS: tuple[Question, ...] = (
     Question("S, §I", "Finding records that owners have in common, without telling of the others.", "not built",

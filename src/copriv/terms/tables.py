@@ -132,6 +132,8 @@ class AgreedTerms(BaseModel):
             wrong.append("agreement.robust_by: needs robust, the number of owners that may lie")
         if f is not None and 2 * f >= self.n_owners:
             wrong.append(f"agreement.robust: {f} of {self.n_owners} owners may not lie; fewer than half of them may")
+        if f is not None and self.summed:
+            wrong.append("agreement.robust: lies cannot be told apart in a sum; leave robust or aggregation out")
         if f is not None and any(given):
             wrong.append("owner.weight: with agreement.robust every owner counts once; leave weights out")
         if self.model.gradient_bound_assumed and not isinstance(self.model.gradient_bound, float):
@@ -256,7 +258,9 @@ class AgreedTerms(BaseModel):
     def step(self) -> float:
         """The agreed step, once it is a number."""
         if not isinstance(self.agreement.step, float):
-            raise AgreementError('agreement.step: still "auto"; plan it first (copriv forecast) or give a number')
+            raise AgreementError(
+                'agreement.step: still "auto"; plan it first (copriv forecast --out DIR) or give a number'
+            )
         return self.agreement.step
 
     @property
@@ -264,7 +268,8 @@ class AgreedTerms(BaseModel):
         """Ξ, once it is a number."""
         if not isinstance(self.model.gradient_bound, float):
             raise AgreementError(
-                f'model.gradient_bound: still "{self.model.gradient_bound}"; plan it first (copriv forecast) or give a number'
+                f'model.gradient_bound: still "{self.model.gradient_bound}"; plan it first (copriv forecast --out DIR) or give '
+                "a number"
             )
         return self.model.gradient_bound
 
