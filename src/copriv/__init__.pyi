@@ -19,7 +19,7 @@ from .errors import (
     Unreachable,
     UsageError,
 )
-from .forecast import Forecast, forecast
+from .forecast import Forecast, forecast, pilot
 from .forecast.at_home import owner_verdict as owner_verdict
 from .model.records import Records
 from .owner import Owner
@@ -54,5 +54,6 @@ __all__ = [
     "own_learners",
     "owner_verdict",
     "personalize",
+    "pilot",
     "simulate",
 ]

@@ -10,10 +10,11 @@ Three kinds of statement, each under its own name: *exact* (expectations of a li
 corrected). The exact ones are of `copriv.exact`, which the plan uses too.
 """
 
+from copriv.forecast.after_pilot import pilot
 from copriv.forecast.assessment import Assessment, Band
 from copriv.forecast.forecaster import forecast
 from copriv.forecast.owner_forecast import OwnerForecast
 from copriv.forecast.result import Forecast
 from copriv.plan import Choice, NoiseCurve, Plan, plan
 
-__all__ = ["Assessment", "Band", "Choice", "Forecast", "NoiseCurve", "OwnerForecast", "Plan", "forecast", "plan"]
+__all__ = ["Assessment", "Band", "Choice", "Forecast", "NoiseCurve", "OwnerForecast", "Plan", "forecast", "pilot", "plan"]
