@@ -1,8 +1,8 @@
 """What a pilot tells: `python -m benchmarks.pilot [--data DIR] [--only TEXT] [--owners 10] [--share 0.1] [--epsilon 1 ...]`.
 
-Real tables cut into owners that differ (`benchmarks.unlike`), with 1,000 public rows and nothing else known. Each cell is forecast
-before and after a pilot of this share of every ε; both recommended agreements are simulated on the owners, and both forecasts are
-judged by the same measures: own verdicts as a forced choice against held-out rows, `alone` within three times, and the band.
+Real tables cut into owners that differ (`benchmarks.unlike`), with 1,000 public rows and nothing else known. Each cell is
+forecast before and after a pilot of this share of every ε. Both recommended agreements are simulated on the owners, and both
+forecasts are judged alike: own verdicts as a forced choice against held-out rows, `alone` within three times, and the band.
 """
 
 import argparse
@@ -47,7 +47,8 @@ def line(epsilon: float, when: str, rows: list[dict[str, Any]]) -> str:
     sure, every = (Told.together([judged.own(row, LEAST, errors) for row in rows]) for errors in (SURE, 0.0))
     alone = Told.together([judged.alone(row) for row in rows])
     cells = (
-        f"{epsilon:g}", when, sure.words, every.words, alone.words, f"{np.mean([row['in_band'] for row in rows]):.0%} of {len(rows)}",
+        f"{epsilon:g}", when, sure.words, every.words, alone.words,
+        f"{np.mean([row['in_band'] for row in rows]):.0%} of {len(rows)}",
         f"{np.median([row['width'] for row in rows]):.2f}", f"{np.exp(np.mean([np.log(row['measured']) for row in rows])):.3g}",
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
@@ -73,7 +74,9 @@ def main() -> None:
                 print(split.name, line(epsilon, when, [cells[-1][when]]), flush=True)
         if not cells:
             continue
-        print("| ε | pilot | own verdict, sure | all above 10 % | alone within 3 times | in the band | its width, log | ψ measured |")
+        print(
+            "| ε | pilot | own verdict, sure | above 10 % | alone within 3 times | in the band | its width, log | ψ |"
+        )
         print("| --- | --- | --- | --- | --- | --- | --- | --- |")
         for when in ("before", "after"):
             print(line(epsilon, when, [cell[when] for cell in cells]), flush=True)

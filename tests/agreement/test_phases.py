@@ -90,5 +90,5 @@ def test_who_takes_one_phase_refuses_two_and_says_what_to_do():
         lambda: copriv.own_learners(terms, data),
         lambda: copriv.Owner(terms, "bank-1", Records.of(*data[0]).with_intercept(), terms.loss),
     ):
-        with pytest.raises(AgreementError, match="agreement.pilot: .*Agreement.phases"):
+        with pytest.raises(AgreementError, match=r"agreement\.pilot: .*Agreement\.phases"):
             refused()

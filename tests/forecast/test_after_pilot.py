@@ -90,7 +90,11 @@ def test_without_noise_it_tells_each_owners_model_and_the_common_one(data, publi
     problem = Problem.of(terms(0.5, 1e9, **QUICK), data, public)
     before = before_pilot(problem)
     asked = pilot_terms(before, problem.terms.phases[0]).replace(model={"gradient_bound": 1e4})  # nothing is clipped
-    told = told_by(before, asked, np.concatenate(one_answers(problem.under(asked), [np.random.SeedSequence(1)], asked.noise_scales())))
+    told = told_by(
+        before,
+        asked,
+        np.concatenate(one_answers(problem.under(asked), [np.random.SeedSequence(1)], asked.noise_scales())),
+    )
     best = problem.optimum.theta
     cost = before.hessian
     away = told.centre - best
@@ -109,7 +113,9 @@ def test_its_noise_is_as_large_as_it_says_and_its_error_too(data, public):
     streams = np.random.SeedSequence(5).spawn(300)
     each = np.array(one_answers(problem.under(asked), streams, asked.noise_scales()))
     made = [told_by(before, asked, each[:, run]) for run in range(300)]
-    φ = 2.0 * before.information / problem.n_parameters / 2000  # what records vary by, which are the same in all of them
+    φ = (
+        2.0 * before.information / problem.n_parameters / 2000
+    )  # what records vary by, which are the same in all of them
     seen, said = np.var([one.pull for one in made], axis=0).mean(), np.mean([one.noise for one in made]) - φ
     assert 0.85 < seen / said < 1.15
     assert not 0.85 < seen / (2 * said) < 1.15
@@ -141,5 +147,5 @@ def test_a_pilot_of_a_logistic_model_and_of_strata(data, public):
 
 
 def test_without_a_pilot_it_says_what_to_do(data, public):
-    with pytest.raises(AgreementError, match='agreement.pilot: there is none; give it a share of every epsilon'):
+    with pytest.raises(AgreementError, match=r"agreement\.pilot: there is none; give it a share of every epsilon"):
         copriv.pilot(terms(0), data, public=public)

@@ -174,7 +174,9 @@ class Agreement(Shown, Framed, AgreedTerms):
         if not self.has_pilot:
             return ()
         share = f"{100 * pilot_share(self):.3g} %"
-        return (f"Phases: pilot at {share} of every owner's epsilon, one answer; then the run at the rest, and all of delta.",)
+        return (
+            f"Phases: pilot at {share} of every owner's epsilon, one answer; then the run at the rest, and all of delta.",
+        )
 
     @property
     def has_pilot(self) -> bool:

@@ -1,7 +1,7 @@
 """The phases of an agreement with a pilot: one private answer of each owner, then the run that is planned by them.
 
-Both phases are ordinary agreements. Their shares of ε and δ are fixed before the first, as are the pilot's mechanism and that it
-is one answer; together they spend each owner's ε at most (docs/proofs/phases.md).
+Both phases are ordinary agreements. Their shares of ε and δ are fixed before the first, as are the pilot's mechanism and its
+one answer; together they spend each owner's ε at most (docs/proofs/phases.md).
 """
 
 from fractions import Fraction
@@ -15,7 +15,7 @@ from copriv.terms import AgreedTerms
 
 PILOT = 0.1
 """Share of every owner's ε where `agreement.pilot` is "auto"."""
-_COMMON = ("name", "seed", "start", "preconditioner", "goal", "worthwhile", "learner_key")
+_COMMON = ("name", "seed", "goal", "worthwhile", "learner_key")
 """Keys of [agreement] that a pilot has in common with the run."""
 
 
@@ -40,7 +40,7 @@ def check_pilot(agreed: AgreedTerms) -> None:
 def documents_of(agreed: AgreedTerms) -> tuple[dict[str, Any], dict[str, Any]]:
     """The documents of the pilot and of the run after it.
 
-    Ξ is "auto" in the pilot's: it bounds gradients in the public metric, and `gradient_bound` is of the run.
+    The pilot is asked at the public model, in the public metric: start, preconditioner and Ξ of the agreement are the run's.
     """
     share = pilot_share(agreed)
     document = agreed.model_dump(mode="python", exclude_none=True, by_alias=True)

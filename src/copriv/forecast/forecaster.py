@@ -62,7 +62,7 @@ def forecast(
         the agreement states it, and each owner that a label names (or whose `owner.stratum` it is) is forecast from its
         own rows. For the public rows of the pipeline, data.strata names the column.
 
-    With a pilot, the run after it is forecast, before the pilot: at what it leaves of each ε. `copriv.pilot` forecasts after it.
+    With a pilot, the run after it is forecast at what the pilot leaves of each ε. `copriv.pilot` gives the forecast after it.
     Raises DataError without a public sample, AgreementError for terms that contradict each other.
 
     >>> outlook.owners[0].verdict  # it was made by copriv.forecast(agreement, public, runs=32)

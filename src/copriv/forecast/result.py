@@ -28,7 +28,6 @@ from copriv.rules.bounds import Bound
 from copriv.simulation.result import NOT_PRIVATE
 from copriv.terms.heterogeneity import Heterogeneity
 
-
 Kind = Literal["before any private record", "before the pilot", "after the pilot"]
 
 

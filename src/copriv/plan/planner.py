@@ -77,7 +77,8 @@ def plan(
         strata, else that of real tables. Settings that are much worse at any of its levels are not chosen (`caution`).
     sample: the public sample of `problem`, if it exists already, so that its worlds are drawn only once.
 
-    With a pilot, the run after it is planned. (ε, δ) is considered where every owner states a δ above 0 and the agreement names no mechanism.
+    With a pilot, the run after it is planned.
+    (ε, δ) is considered where every owner states a δ above 0 and the agreement names no mechanism.
     Raises DataError without a public sample, AgreementError where no setting satisfies the agreement.
 
     >>> from copriv.plan import plan

@@ -49,7 +49,8 @@ def knows_owners(sample: PublicSample) -> bool:
     problem = sample.problem
     if not 2 <= problem.terms.n_owners <= MOST_OWNERS or problem.terms.data.heterogeneity is not None:
         return False
-    return (problem.strata_name_owners or sample.pilot is not None) and not any(table.count is not None for table in problem.terms.owner_tables)
+    known = problem.strata_name_owners or sample.pilot is not None
+    return known and not any(table.count is not None for table in problem.terms.owner_tables)
 
 
 @dataclass(frozen=True, eq=False)

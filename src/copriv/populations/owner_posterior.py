@@ -88,7 +88,9 @@ class Evidence:
         own = np.where(self._seen, 1.0 / np.maximum(self.noise * λ, 1e-300), 0.0)
         pull, told = λ * (turn @ pull), 1.0 / (λ**2 * (turn**2 @ noise))
         both = own + told
-        return replace(self, curvature=λ, pull=(own * self.pull + told * pull) / both, noise=1.0 / (both * λ), rows=records)
+        return replace(
+            self, curvature=λ, pull=(own * self.pull + told * pull) / both, noise=1.0 / (both * λ), rows=records
+        )
 
     def drawn(
         self,

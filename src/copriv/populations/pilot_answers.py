@@ -1,6 +1,6 @@
 """What a pilot's answers tell of the common model and of each owner's, in coordinates of the public curvature.
 
-θ = θ₀ + Vd, with θ₀ the public model, VᵀAV = 1 for the public curvature A, and V such that noise is independent in each coordinate
+θ = θ₀ + Vd, with θ₀ the public model, VᵀAV = 1 for the public curvature A, and V such that coordinates have independent noise
 (`copriv.forecast.after_pilot` makes these numbers). The weighted mean of the owners' d_i is the d of the common model.
 """
 

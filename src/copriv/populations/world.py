@@ -118,7 +118,7 @@ def with_best_model(
     deviation: Float[Array, " p"],
     theirs: Float[Array, " rows"] | float = 0.0,
 ) -> Records:
-    """Adjust the targets of a law (of a logistic loss: the weights of its classes) so that common + deviation is its best model.
+    """Adjust the targets of a law (logistic losses: the weights of classes) so that common + deviation is its best model.
 
     theirs: xᵀd of each row, for rows whose own best model is common + d. Shifting each row from there to this model keeps
     differences between owners from adding noise. A fit then corrects the remaining difference. Other losses are not adjusted.
