@@ -90,6 +90,38 @@ def test_request_serves_one_at_a_time():
     assert stats.kstest(np.diff(events.time) - 0.7, "expon", args=(0, 1 / 4)).pvalue > 1e-4
 
 
+@pytest.mark.parametrize("schedule", [Broadcast, Request])
+def test_times_of_owners_with_answers_left(schedule):
+    """Against a plain loop: an owner that has given all its answers neither replies nor requests."""
+    rates, m, each, rng = (4.0, 1.0, 0.5), 2, 0.6, np.random.default_rng(8)
+    seen = [run_events(schedule(each, rates, m), np.random.default_rng(s), 3, 6, m).time for s in range(4000)]
+    plain = []
+    for _ in range(4000):
+        left, now, times = [m, m, m], 0.0, []
+        for _ in range(6):
+            waits = [rng.exponential(1 / r) if n else np.inf for r, n in zip(rates, left, strict=True)]
+            first = int(np.argmin(waits))
+            left[first] -= 1
+            if schedule is Broadcast:
+                times.append(now + waits[first])
+                now = (np.floor(times[-1] / each) + 1) * each
+            else:
+                now = now + waits[first] + each
+                times.append(now)
+        plain.append(times)
+    for k in range(6):
+        assert stats.ks_2samp(np.array(seen)[:, k], np.array(plain)[:, k]).pvalue > 1e-4
+    forever = [run_events(schedule(each, rates), np.random.default_rng(s), 3, 6, m).time[-1] for s in range(4000)]
+    assert stats.ks_2samp(forever, np.array(plain)[:, -1]).pvalue < 1e-9  # owners without answers left would take time
+
+
+def test_mean_time_of_an_answer():
+    """As docs/explanation/rules.md says, of all owners' rates R."""
+    broadcast, request = (s(0.4, (2.0, 1.0)).draw(np.random.default_rng(9), 2, 10**5) for s in (Broadcast, Request))
+    assert broadcast.time[-1] / 10**5 == pytest.approx(0.4 / (1 - np.exp(-1.2)), rel=0.02)
+    assert request.time[-1] / 10**5 == pytest.approx(0.4 + 1 / 3, rel=0.02)
+
+
 def test_dropped_out_owners_are_silent_and_come_back():
     away = DropOut(Uniform(), {1: [(2.0, 10.0)]})
     events = run_events(away, np.random.default_rng(0), 3, 90, 90)

@@ -19,7 +19,8 @@ from .errors import (
     Unreachable,
     UsageError,
 )
-from .forecast import Forecast, forecast, pilot
+from .forecast import Forecast, forecast
+from .forecast.after_pilot import pilot as pilot
 from .forecast.at_home import owner_verdict as owner_verdict
 from .model.records import Records
 from .owner import Owner

@@ -74,6 +74,11 @@ class Owner(Shown):
                 "model.gradient_bound_assumed: a bound that nothing enforces is not private; an owner answers only "
                 "with gradient_bound_assumed = false, where each record's gradient is clipped"
             )
+        if agreement.summed:
+            raise AgreementError(
+                'agreement.aggregation: "sum" can be planned, forecast and simulated, but not answered yet: a share of the '
+                'noise protects nobody unless the answer is masked; choose aggregation = "each" to run it'
+            )
         mechanism = agreement.mechanism
         mechanism.check_delta(agreement)
         if records.units != self._terms.records:

@@ -45,11 +45,7 @@ class Events(Shown):
 
     def capped(self, answers: int) -> "Events":
         """Each owner's first `answers` events."""
-        order = np.argsort(self.owner, kind="stable")
-        starts = np.searchsorted(self.owner[order], self.owner[order])
-        rank = np.empty(len(self), dtype=np.intp)
-        rank[order] = np.arange(len(self)) - starts
-        return self.keep(rank < answers)
+        return self.keep(_rank(self.owner) < answers)
 
     def first(self, horizon: int) -> "Events":
         """The first `horizon` events."""
@@ -152,12 +148,14 @@ class Broadcast:
 
     interval: float
     rates: tuple[float, ...]
+    answers: int | None = None
+    """Number of answers after which an owner is offered no more queries; None: no such number."""
 
     def __post_init__(self) -> None:
         positive("interval", self.interval)
 
     def draw(self, rng: np.random.Generator, owners: int, length: int) -> Events:
-        owner, wait = _ticks(self.rates, rng, owners, length)
+        owner, wait = _ticks(self.rates, rng, owners, length, self.answers)
         intervals = np.maximum(np.ceil(wait / self.interval), 1.0)
         offered = np.concatenate([[0.0], np.cumsum(intervals)[:-1]]) * self.interval
         return Events(owner, offered + wait)
@@ -177,13 +175,15 @@ class Request:
 
     service: float
     rates: tuple[float, ...]
+    answers: int | None = None
+    """Number of answers after which an owner requests no more queries; None: no such number."""
 
     def __post_init__(self) -> None:
         positive("service", self.service)
 
     def draw(self, rng: np.random.Generator, owners: int, length: int) -> Events:
         # The clocks have no memory: after each service the wait for the next request is exponential again.
-        owner, wait = _ticks(self.rates, rng, owners, length)
+        owner, wait = _ticks(self.rates, rng, owners, length, self.answers)
         return Events(owner, np.cumsum(wait + self.service))
 
 
@@ -235,7 +235,7 @@ def shares_of(schedule: Schedule, owners: int) -> Float[Array, " owners"] | None
     array([0.75, 0.25])
     """
     match schedule:
-        case PoissonClocks(rates) | Broadcast(_, rates) | Request(_, rates):
+        case PoissonClocks(rates=rates) | Broadcast(rates=rates) | Request(rates=rates):
             return _shares(rates, owners)
         case Uniform() | RandomOrder() | Rounds():
             return np.full(owners, 1.0 / owners)
@@ -264,10 +264,29 @@ def run_events(schedule: Schedule, rng: np.random.Generator, owners: int, horizo
     return events
 
 
-def _ticks(rates: tuple[float, ...], rng: np.random.Generator, owners: int, length: int) -> tuple[Index, Array]:
-    """The owner of each of `length` ticks, and the wait before it."""
+def _ticks(
+    rates: tuple[float, ...], rng: np.random.Generator, owners: int, length: int, answers: int | None = None
+) -> tuple[Index, Array]:
+    """The owner of each of `length` ticks, and the wait before it; the clock of an owner stops after `answers` ticks."""
     owner = rng.choice(owners, size=length, p=_shares(rates, owners))
-    return owner, rng.exponential(1.0 / np.sum(rates), size=length)
+    wait = rng.exponential(1.0 / np.sum(rates), size=length)
+    if answers is None:
+        return owner, wait
+    rank = _rank(owner)
+    kept = rank < answers
+    owner, last = owner[kept], rank[kept] == answers - 1
+    stopped = np.cumsum(np.where(last, np.array(rates)[owner], 0.0))[:-1]
+    wait = wait[: len(owner)]
+    wait[1:] *= np.sum(rates) / np.maximum(np.sum(rates) - stopped, min(rates))
+    return owner, wait
+
+
+def _rank(owner: Index) -> Index:
+    """Number of earlier events of the same owner, for each event."""
+    order = np.argsort(owner, kind="stable")
+    rank = np.empty(len(owner), dtype=np.intp)
+    rank[order] = np.arange(len(owner)) - np.searchsorted(owner[order], owner[order])
+    return rank
 
 
 def _shares(rates: tuple[float, ...], owners: int) -> Array:

@@ -70,6 +70,7 @@ def test_the_card_shows_the_phases():
         ({"pilot": -0.1}, {}, "agreement.pilot: must be at least 0"),
         ({"pilot": "yes"}, {}, "agreement.pilot"),
         ({"pilot": 0.1, "mechanism": "pilot", "answers": 1, "rule": "A2"}, {}, "agreement.pilot: the run after it"),
+        ({"pilot": 0.1, "aggregation": "sum", "colluding": 0}, {}, "agreement.pilot: the learner sees each"),
         ({"pilot": 0.1}, {"gradient_bound": 1.0, "gradient_bound_assumed": True}, "agreement.pilot: clips"),
     ],
 )

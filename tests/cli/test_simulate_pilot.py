@@ -34,8 +34,8 @@ def agreement(tmp_path):
 
 def test_each_pilot_has_a_plan_after_it_and_a_part_of_the_runs(copriv, agreement):
     done = copriv("simulate", agreement, "--runs", 3, "--seed", 2, "--json")
-    assert done.exit_code == 0, done.output
-    document = json.loads(done.stdout)
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
     assert (document["runs"], len(document["pilots"]), document["planned"]) == (3, 3, document["pilots"][0])
     assert [owner["epsilon"] for owner in document["owners"]] == [0.75, 0.75]
     assert len({words.split(", step")[0] for words in document["pilots"]}) == 1  # the rule and the number of answers

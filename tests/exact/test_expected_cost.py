@@ -100,6 +100,43 @@ def test_mean_under_caps_is_the_average_over_the_schedules_that_caps_leave(rule,
     np.testing.assert_array_equal(longer, np.pad(found, (0, 3), mode="edge"))
 
 
+def schedules_by_rates(rates, length, caps=None):
+    """Every schedule of `length` answers among owners with answers left, each answer in proportion to the rates."""
+    walks = [(1.0, ())]
+    for _ in range(length):
+        longer = []
+        for probability, walk in walks:
+            left = [r * (caps is None or walk.count(i) < caps[i]) for i, r in enumerate(rates)]
+            longer += [(probability * q / sum(left), (*walk, i)) for i, q in enumerate(left) if q > 0]
+        walks = longer
+    return walks
+
+
+@pytest.mark.parametrize(("rule", "caps"), [("A1", None), ("A2", None), ("A2", [2, 2, 1])])
+def test_mean_is_the_average_over_the_schedules_of_clocks_that_differ(rule, caps):
+    rng = np.random.default_rng(7)
+    owners, rates = alike(rng, [1, 2, 1], 2), np.array([3.0, 1.0, 0.5])
+    pooled, least = problem(owners)
+    noise, start, T = [0.5, 0.2, 0.9], rng.normal(size=2), 5
+    step, walks = step_of(rule, T), schedules_by_rates(rates, T, caps)
+    corrected = {"shares": rates / rates.sum()} if rule == "A1" else {}
+    expected, _, _ = RULES[rule](owners, σ, step, T, start, noise, schedules=walks, **corrected)
+    recursion = recursion_of(rule, step, T)
+    found = expected_cost(recursion, pooled, kinds(owners, noise, rates=rates, answers=caps), T, start)
+    np.testing.assert_allclose(found + least, expected, rtol=1e-11)
+    uniform = expected_cost(recursion, pooled, kinds(owners, noise, answers=caps), T, start)
+    assert abs(uniform[-1] / found[-1] - 1) > 1e-3  # the rates matter
+
+
+def test_a1_whose_fast_owners_run_out_of_answers_is_refused():
+    owners = OwnerKinds.of([2.0, 2.0], [0.1, 0.1], answers=3, rates=[9.0, 1.0])
+    quadratic = quadratic_of(some_records(np.random.default_rng(0), 6, 2))
+    with pytest.raises(InvalidInput, match="run out of answers first"):
+        expected_cost(recursion_of("A1", 9.0, 6), quadratic, owners, 6, np.zeros(2))
+    with pytest.raises(InvalidInput, match="rates"):
+        OwnerKinds.of([2.0, 2.0], [0.1, 0.1], rates=[1.0, 0.0])
+
+
 def test_the_printed_learner_step_is_another_rule():
     rng = np.random.default_rng(3)
     owners = alike(rng, [1, 2, 1], 2)

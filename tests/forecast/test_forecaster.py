@@ -163,7 +163,18 @@ RULES = {
     "A2": {"rule": "A2", "step": 0.3, "horizon": 8, "answers": None},
     "A2, capped": {"rule": "A2", "step": 0.3, "horizon": 8, "answers": 5},
     "A2, random order": {"rule": "A2", "step": 0.3, "horizon": 8, "schedule": "random-order"},
+    "A2, Poisson clocks": {"rule": "A2", "step": 0.3, "horizon": 8, "schedule": "poisson"},
+    "A1, broadcast": {
+        "rule": "A1",
+        "step": 15.0,
+        "horizon": 15,
+        "answers": None,
+        "schedule": "broadcast",
+        "interval": 0.4,
+    },
+    "A2, request": {"rule": "A2", "step": 0.3, "horizon": 8, "answers": 5, "schedule": "request", "service": 2.0},
 }
+RATES = (1.5, 1.0)
 UNCLIPPED = {"gradient_bound": 1e4}
 
 
@@ -181,7 +192,8 @@ def unclipped(problem, runs, seed=11):
 def test_where_nothing_is_clipped_the_mean_is_exact(name):
     """By runs of the engine itself; the z-test is at 1e-6 for each of the recorded k."""
     agreement = agreed(epsilon=2e4, model=UNCLIPPED, **RULES[name])
-    problem = Problem.forecasting(agreement, rows())
+    clocks = [{**table, "rate": rate} for table, rate in zip(agreement.to_dict()["owner"], RATES, strict=True)]
+    problem = Problem.forecasting(agreement.replace(owner=clocks), rows())
     found = assess(problem, "", runs=10)
     assert found.kind == "exact"
     runs = 4000
@@ -195,6 +207,14 @@ def test_where_nothing_is_clipped_the_mean_is_exact(name):
     assert np.abs((0.5 * found.relative_fitness.mean - seen) / error)[-1] > 4.9
 
 
+def test_where_fast_owners_of_a1_run_out_of_answers_the_mean_is_simulated():
+    """The slow owners answer last, and A1 then takes the realised shares."""
+    agreement = agreed(epsilon=2e4, model=UNCLIPPED, **{**RULES["A1, broadcast"], "answers": 9})
+    assert assess(Problem.forecasting(agreement, rows()), "", runs=10).kind == "exact"
+    clocks = [{**table, "rate": rate} for table, rate in zip(agreement.to_dict()["owner"], RATES, strict=True)]
+    assert assess(Problem.forecasting(agreement.replace(owner=clocks), rows()), "", runs=10).kind == "simulated"
+
+
 def test_where_something_is_clipped_the_mean_is_simulated():
     assert assess(Problem.forecasting(agreed(), rows()), "", runs=10).kind == "simulated"
 
@@ -202,7 +222,6 @@ def test_where_something_is_clipped_the_mean_is_simulated():
 NOT_EXACT = {
     "a window": {"rule": "A2", "step": 0.1, "horizon": 8, "window": 2, "schedule": "rounds"},
     "rounds": {"rule": "A2", "step": 0.3, "horizon": 8, "schedule": "rounds"},
-    "Poisson clocks": {"rule": "A2", "step": 0.3, "horizon": 8, "schedule": "poisson"},
     "statistics": {
         "rule": "A2", "mechanism": "statistics", "moments_share": 0.3, "step": 1.0, "horizon": 2, "answers": 1
     },

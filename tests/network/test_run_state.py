@@ -292,6 +292,35 @@ def test_offers_go_to_all_and_the_first_reply_gets_the_turn() -> None:
     assert set(table.asked) == {"bank-3"}
 
 
+def test_an_agreed_broadcast_offers_at_multiples_of_its_interval() -> None:
+    table = Table(":memory:", agreement("A1").replace(agreement={"schedule": "broadcast", "interval": 2.0}), Conduct())
+    table.conductor.offer_interval = 2.0  # as the learner sets it, at a pace of one second
+
+    def offers() -> int:
+        return max((message.number for _, message in table.others if isinstance(message, Offer)), default=0)
+
+    table.all_join()
+    assert offers() == 1
+    table.later(4.5)
+    table.conductor.ready("bank-3", 1, table.now)
+    table.collect()
+    table.reply("bank-3")
+    assert (offers(), table.conductor.stepped) == (1, 1)
+    assert table.conductor.next_deadline() == 6.0
+    table.later(1.25)
+    assert offers() == 1
+    table.later(0.25)
+    assert offers() == 2
+
+
+def test_the_learner_keeps_to_the_agreed_way_to_talk() -> None:
+    agreed = agreement("A1").replace(agreement={"schedule": "request"})
+    assert Table(":memory:", agreed, Conduct()).conductor.talk == "request"
+    assert Table(":memory:", agreement("A1"), Conduct()).conductor.talk == "choose"
+    with pytest.raises(AgreementError, match='is "request", and the learner was told "choose"'):
+        Table(":memory:", agreed, Conduct(talk="choose"))
+
+
 def test_a_request_while_another_is_served_is_turned_away() -> None:
     table = Table(":memory:", agreement("A1"), Conduct(talk="request"))
     table.all_join()

@@ -123,6 +123,17 @@ def test_an_honest_run_leads_to_its_model_to_the_bit(tmp_path: Path, held: Held,
     assert verdict.missing == {}
 
 
+def test_a_learner_that_asks_in_another_way_than_agreed_is_found_out(
+    tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agreed = agreement("A1", horizon=8, answers=3).replace(agreement={"schedule": "request"})
+    monkeypatch.setattr(Conduct, "under", lambda conduct, _: replace(conduct, talk="choose"))
+    conducted(tmp_path / "run.db", held, agreed)
+    assert "got their turns by 'choose', and 'request' is agreed" in told(
+        check(tmp_path / "run.db", held, agreement=agreed)
+    )
+
+
 def test_a_run_that_stopped_and_was_taken_up_again_is_one_run(tmp_path: Path, held: Held) -> None:
     owners = honest_owners(agreement(horizon=8, answers=3))
     conducted(tmp_path / "run.db", held, most=4, owners=owners)

@@ -11,7 +11,7 @@ from copriv.errors import AgreementError, DataError, InvalidInput, UsageError
 from copriv.model.objective import FeasibleSet, Regularizer
 from copriv.network.run import Trajectory
 from copriv.rules import AsyncCopies, Descent
-from copriv.schedules import DropOut, PoissonClocks, Replay, Uniform
+from copriv.schedules import Broadcast, DropOut, PoissonClocks, Replay, Request, Uniform
 from copriv.simulation import own_learners, simulate
 
 SIZES = (60, 80, 40)
@@ -52,6 +52,50 @@ def test_same_seed_same_result_and_batches_make_the_whole(rule, loss):
     np.testing.assert_allclose(merged.relative_fitness.runs, whole.relative_fitness.runs, atol=1e-10)
     assert merged.clipped == pytest.approx(whole.clipped)
     assert not np.allclose(once(runs=7, seed=6).theta, whole.theta)
+
+
+BY_CLOCKS = {
+    "broadcast": ({"interval": 0.5}, Broadcast(0.5, (3.0, 1.0, 1.0), 6)),
+    "request": ({"service": 0.25}, Request(0.25, (3.0, 1.0, 1.0), 6)),
+}
+
+
+@pytest.mark.parametrize("name", BY_CLOCKS)
+@pytest.mark.parametrize("rule", ["A1", "A2"])
+def test_broadcast_and_request_are_agreed_on(rule, name):
+    """The run is that of the schedule, with A1's answers scaled by the clocks' rates; without a time it is Poisson clocks'."""
+    times, schedule = BY_CLOCKS[name]
+    rates = [3.0, 1.0, 1.0]
+
+    def run(agreement, **given):
+        owners = [{**table, "rate": rate} for table, rate in zip(agreement.to_dict()["owner"], rates, strict=True)]
+        return simulate(agreement.replace(owner=owners), data(), runs=4, alone=False, own_records=False, **given)
+
+    found, passed = run(agreed(rule, schedule=name, **times)), run(agreed(rule), schedule=schedule)
+    np.testing.assert_array_equal(found.theta, passed.theta)
+    assert found.schedule == passed.schedule
+    assert found.durations is not None
+    assert found.durations[0] == found.schedule[-1][0]
+    assert found.to_dict()["duration"] == pytest.approx(found.durations.mean())
+    parts = found.merge([found])
+    assert parts.durations is not None
+    assert len(parts.durations) == 8
+    assert passed.durations is None
+    at_once, poisson = run(agreed(rule, schedule=name)), run(agreed(rule, schedule="poisson"))
+    np.testing.assert_array_equal(at_once.theta, poisson.theta)
+    assert at_once.schedule == poisson.schedule
+
+
+def test_a_time_belongs_to_its_schedule():
+    for wrong in (
+        {"interval": 1.0},
+        {"service": 1.0, "schedule": "broadcast"},
+        {"interval": 0.0, "schedule": "broadcast"},
+    ):
+        with pytest.raises(AgreementError, match=r"interval|service"):
+            agreed("A1", **wrong)
+    assert agreed("A1", schedule="broadcast").fingerprint != agreed("A1").fingerprint
+    assert not {"interval", "service"} & agreed("A1").to_dict()["agreement"].keys()
 
 
 def test_noise_has_the_agreed_scale_and_is_fresh_everywhere():

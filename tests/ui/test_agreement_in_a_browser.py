@@ -158,3 +158,18 @@ def test_persons_with_several_rows_are_protected_by_their_column_or_told_what_ep
     page.locator("#person").select_option("who")
     agreement = saved(page, tmp_path / "agreement.toml")
     assert {(owner.unit, owner.unit_records) for owner in agreement.owner} == {("who", 3)}
+
+
+def test_what_was_chosen_in_the_moment_of_the_click_is_in_the_file(visitor, tmp_path):
+    page = visitor.enter("agreement")
+    with_names(page)
+    page.get_by_text("Complete: every rule holds.").wait_for()
+    with page.expect_download() as found:
+        page.evaluate("""() => {
+            const name = document.querySelector('[aria-label^="name: Organisation"]');
+            name.value = "Entered last";
+            name.dispatchEvent(new Event("input"));
+            document.querySelector("#save").click();
+        }""")
+    found.value.save_as(tmp_path / "agreement.toml")
+    assert Agreement.load(tmp_path / "agreement.toml").owner[0].name == "Entered last"

@@ -385,6 +385,19 @@ def test_report_and_picture_are_made_here(visitor, tmp_path):
     assert (tmp_path / "got.png").stat().st_size > 20_000
 
 
+def test_what_was_forecast_before_the_last_change_is_not_saved(visitor):
+    page = visitor.enter()
+    visitor.exactly()
+    said = page.evaluate("""() => {
+        const records = document.querySelector("#owners input[type=text]");
+        records.value = "Entered last";
+        records.dispatchEvent(new Event("input", { bubbles: true }));
+        document.querySelector("#export-toml").click();
+        return document.querySelector("#export").innerText;
+    }""")
+    assert "The full forecast is not there yet." in said
+
+
 def test_a_report_is_on_white_paper_whatever_the_page_is_on(visitors, address, tmp_path):
     visitor = visitors(address, color_scheme="dark")
     page = visitor.enter()

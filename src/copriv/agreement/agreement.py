@@ -19,6 +19,7 @@ from pydantic import ValidationError, model_validator
 
 from copriv import losses, mechanisms, rules
 from copriv.agreement.phases import check_pilot, documents_of, pilot_share
+from copriv.agreement.sums import check_sums
 from copriv.errors import AgreementError
 from copriv.formatting.cards import Card, Shown, Table, in_short
 from copriv.formatting.frames_and_plots import Columns, Framed
@@ -60,6 +61,7 @@ class Agreement(Shown, Framed, AgreedTerms):
         if self.agreement.rule != "auto":
             rules.named(self.agreement.rule)
         self.mechanism.check(self)
+        check_sums(self, self.mechanism, () if self.agreement.rule == "auto" else self.members)
         if self.has_pilot:
             check_pilot(self)
             _ = self.phases
@@ -238,6 +240,29 @@ class Agreement(Shown, Framed, AgreedTerms):
         """Whether each owner answers one query, at the agreed start, and the learner then computes the model."""
         return self.mechanism.one_answer
 
+    @cached_property
+    def members(self) -> tuple[tuple[int, ...], ...]:
+        """Indices of the owners of each participant: all together, an agreed group, or an owner by itself.
+
+        Where owners answer once, each is a participant by itself, whatever the rule. A size of groups that is still "auto"
+        counts as none.
+        """
+        size = self.agreement.group_size
+        groups: dict[object, list[int]] = {}
+        ungrouped = [i for i, owner in enumerate(self.owner) if not owner.group]
+        number = -(
+            -len(ungrouped) // (size if isinstance(size, int) else 1)
+        )  # of groups; their sizes differ by one at most
+        group_of = {i: k * number // len(ungrouped) for k, i in enumerate(ungrouped)}
+        for i, owner in enumerate(self.owner):
+            group: object = owner.group or group_of[i]
+            if self.one_answer:
+                group = i
+            elif self.synchronous:
+                group = "all"
+            groups.setdefault(group, []).append(i)
+        return tuple(map(tuple, groups.values()))
+
     @property
     def mechanism(self) -> Mechanism:
         """The mechanism of the owners' answers."""
@@ -267,13 +292,13 @@ class Agreement(Shown, Framed, AgreedTerms):
     def queries(self) -> int:
         """Number of queries of a full run: T − 1 rounds, or the smaller of T and the sum of all owners' caps.
 
-        Where owners answer once, each is asked once.
+        Where owners answer once, each is asked once. Answers that are kept for further attempts at a sum are not counted.
         """
         if self.one_answer:
             return self.n_owners
         if self.synchronous:
-            return min(self.agreement.horizon - 1, self.answers)
-        return min(self.agreement.horizon, self.answers * self.n_participants)
+            return min(self.agreement.horizon - 1, self.answers - self.attempts)
+        return min(self.agreement.horizon, (self.answers - self.attempts) * self.n_participants)
 
 
 def _text_of(path: str | Path) -> str:

@@ -30,21 +30,9 @@ class Participants:
 
         Raises AgreementError where the size of groups is still "auto".
         """
-        size = agreement.agreement.group_size or 1
-        if size == "auto":
+        if agreement.agreement.group_size == "auto":
             raise AgreementError('agreement.group_size: still "auto"; plan it first (copriv forecast) or give a number')
-        groups: dict[object, list[int]] = {}
-        ungrouped = [i for i, owner in enumerate(agreement.owner) if not owner.group]
-        number = -(-len(ungrouped) // size)  # of groups; their sizes differ by one at most
-        group_of = {i: k * number // len(ungrouped) for k, i in enumerate(ungrouped)}
-        for i, owner in enumerate(agreement.owner):
-            group: object = owner.group or group_of[i]
-            if agreement.one_answer:
-                group = i
-            elif agreement.synchronous:
-                group = "all"
-            groups.setdefault(group, []).append(i)
-        w, members = agreement.weights, tuple(map(tuple, groups.values()))
+        w, members = agreement.weights, agreement.members
         rates = tuple(float(np.mean([agreement.owner[i].rate for i in group])) for group in members)
         return cls(members, np.array([w[list(group)].sum() for group in members]), rates)
 

@@ -31,6 +31,11 @@ def check_pilot(agreed: AgreedTerms) -> None:
         raise AgreementError(
             "agreement.pilot: the run after it cannot be a pilot too; leave agreement.mechanism out to have it planned"
         )
+    if agreed.summed:
+        raise AgreementError(
+            'agreement.pilot: the learner sees each answer of a pilot, where aggregation = "sum" says that it sees none; '
+            "leave one out"
+        )
     if agreed.model.gradient_bound_assumed:
         raise AgreementError(
             "agreement.pilot: clips every gradient, and model.gradient_bound_assumed says that nothing does; leave one out"

@@ -1,11 +1,14 @@
 """A simulation in sentences and tables."""
 
+from jaxtyping import Float
+
 from copriv.display.verdict import of_simulation
 from copriv.formatting.cards import Card, Table
 from copriv.formatting.numbers import counted, percent, percent_range, plain_number
 from copriv.rules import named
 from copriv.simulation import Simulation
 from copriv.simulation.result import OwnerOutcome, RelativeFitness
+from copriv.types import Array
 
 
 def card(result: Simulation) -> Card:
@@ -28,6 +31,7 @@ def details(result: Simulation) -> list[str | Table]:
         of_simulation(result),
         *([_own_records(result)] if any(owner.own is not None for owner in result.owners) else []),
         ended(result.relative_fitness),
+        *([] if result.durations is None else [_took(result.durations)]),
         *([clipped] if result.clipped > 0 else []),
         _owners(result),
         *(f"Note: {note}." for note in notes(result)),
@@ -60,6 +64,13 @@ def ended(ψ: RelativeFitness) -> str:
     end = ψ.final
     spread = f"25-75 % of runs: {percent_range(end['p25'], end['p75'])}; mean {percent(end['mean'])}"
     return f"At the end: {percent(end['median'])} above the best (median; {spread})."
+
+
+def _took(durations: Float[Array, " runs"]) -> str:
+    ticks = plain_number(float(durations.mean()))
+    return (
+        f"By the owners' clocks a run takes {ticks} on average, where a clock of rate 1 ticks once in a unit of time."
+    )
 
 
 def notes(result: Simulation) -> list[str]:

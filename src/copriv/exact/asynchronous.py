@@ -4,8 +4,8 @@
 closes on the first and second moments of θ_L and of X = Σ x_i over each kind, and on B = E Σ x_i²: an owner drawn from
 a kind has E x_i = E X/N and E x_i² = B/N. One kind costs the same for 3 owners and for a million.
 
-**A2, and caps** (`by_counts`). A step depends on how many owners of each kind have answered how often. The recursion is over
-all such counts, which is feasible for few kinds without caps, and for few owners with caps.
+**A2, caps, and clocks of different rates** (`by_counts`). A step depends on how many owners of each kind have answered how
+often. The recursion is over all such counts, which is feasible for few kinds without caps, and for few owners with caps.
 
 Noise scales may differ within a kind: new noise is independent of the past and of the order, so only the mean of 2b_i²
 enters. Source: A, Alg. 1 and erratum 2; algorithms "A2, our own asynchronous rule".
@@ -41,8 +41,13 @@ def in_turns(
         recursion.require(quadratic.regularizer.strength)
     T, d, caps = count("horizon", horizon), Directions.of(quadratic, start), owners.caps(horizon, order)
     kinds, caps = owners.merged(caps)
-    if isinstance(recursion, WithCopies) and caps is None and len(kinds.records) <= 400:  # time goes with their square
-        return _copies_sums(d, kinds, recursion, T)
+    if isinstance(recursion, WithCopies) and kinds.rates is None and caps is None and len(kinds.records) <= 400:
+        return _copies_sums(d, kinds, recursion, T)  # time goes with the square of their number
+    if isinstance(recursion, WithCopies) and kinds.rates is not None and caps is not None:
+        raise InvalidInput(
+            "owners: those with fast clocks run out of answers first, and this rule then corrects by realised shares, which no "
+            "exact recursion follows; simulate these terms instead"
+        )
     counts = Counts.of(kinds, caps, T, order, isinstance(recursion, WithMemory))
     most = 4e9  # nanoseconds, as estimated
     if counts.work(len(d.curvature), most) > most:

@@ -56,7 +56,7 @@ class Counts:
         successor[level == tops[kind]] -= 1  # the last class leads to itself
         if caps is not None:
             successor[level == tops[kind]] = -1
-        preference = np.ones(len(kind))
+        preference = owners.relative_rates[kind]
         if order == "random order":
             preference = (tops[kind] - level).astype(np.float64)
         has_memory = level >= int(remembers)
@@ -108,7 +108,7 @@ class CopiesEvent:
     def memory(self, kind: int) -> tuple[Array, Array, Array, float]:
         """x_i ← constant + A·θ_L + B·x_i + g·noise, a number of each in every direction; g is one for all."""
         d, α, owners = self._d, self._α, self._counts.owners
-        gain = owners.number * α / d.sigma * float(owners.weights[kind])
+        gain = owners.number * α / d.sigma * float(owners.weights[kind] / owners.relative_rates[kind])
         half = 0.5 * ((1.0 - α / 2.0) - gain * d.slope)
         return -α / 2.0 * d.optimum - gain * d.offset, half, half, -gain
 

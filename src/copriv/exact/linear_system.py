@@ -14,7 +14,8 @@ from copriv.validation import finite_array
 
 Integers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 Order = Literal["uniform", "random order"]
-"""Who talks next: a uniform choice among owners with answers left, or all Σ m_i answers in one random order."""
+"""Who talks next: a choice by rates (uniform where they are equal) among owners with answers left, or all Σ m_i answers in one
+random order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +32,18 @@ class OwnerKinds:
     counts: Int[Integers, " kinds"]
     answers: Int[Integers, " kinds"] | None = None
     """The cap m_i that an owner enforces; None where nobody has one."""
+    rates: Float[Array, " kinds"] | None = None
+    """Rate of one owner's clock; None where all are equal."""
 
     @classmethod
-    def of(cls, records: object, noise_scale: object, counts: object = None, answers: object = None) -> "OwnerKinds":
+    def of(
+        cls,
+        records: object,
+        noise_scale: object,
+        counts: object = None,
+        answers: object = None,
+        rates: object = None,
+    ) -> "OwnerKinds":
         """Check and wrap; `answers` may be one number for all. Raises InvalidInput."""
         n = finite_array("records", records, 1)
         b = finite_array("noise_scale", noise_scale, 1)
@@ -45,7 +55,10 @@ class OwnerKinds:
             )
         if not (n > 0).all() or not (b >= 0).all():
             raise InvalidInput("owners: every kind needs more than 0 records and a noise scale of 0 or more")
-        return cls(n, b, N, m)
+        r = None if rates is None else finite_array("rates", rates, 1)
+        if r is not None and not (len(r) == len(n) and (r > 0).all()):
+            raise InvalidInput(f"owners: {len(n)} kinds need as many rates, each above 0")
+        return cls(n, b, N, m, None if r is None or len(set(r.tolist())) == 1 else r)
 
     @property
     def number(self) -> int:
@@ -56,6 +69,13 @@ class OwnerKinds:
     def weights(self) -> Float[Array, " kinds"]:
         """ω_i = n_i/n of one owner of each kind; Σ counts·ω = 1."""
         return self.records / float(self.counts @ self.records)
+
+    @property
+    def relative_rates(self) -> Float[Array, " kinds"]:
+        """Rate of one owner of each kind over the mean rate of all owners."""
+        if self.rates is None:
+            return np.ones(len(self.counts))
+        return np.asarray(self.rates * self.number / float(self.counts @ self.rates))
 
     def caps(self, horizon: int, order: Order) -> Int[Integers, " kinds"] | None:
         """The caps that count: None where no owner can reach its own within `horizon` uniform choices.
@@ -68,15 +88,16 @@ class OwnerKinds:
         return self.answers if reached else None
 
     def merged(self, caps: Int[Integers, " kinds"] | None = None) -> tuple["OwnerKinds", Integers | None]:
-        """Owners of equal weight, and cap, as one kind of their mean noise variance, which is all that a mean needs."""
-        alike = self.records[:, None] if caps is None else np.column_stack([self.records, caps])
-        same, group = np.unique(alike, axis=0, return_inverse=True)
+        """Owners of equal weight, rate and cap as one kind of their mean noise variance, which is all that a mean needs."""
+        alike = [self.records, self.relative_rates, np.zeros_like(self.counts) if caps is None else caps]
+        same, group = np.unique(np.column_stack(alike), axis=0, return_inverse=True)
         sums = [self.counts, self.counts * self.records, self.counts * (self.records * self.noise_scale) ** 2]
         # ω²b² is what the noise adds; its sum over the group is kept.
         number, share, noise = (np.bincount(group.reshape(-1), weights=values) for values in sums)
         records = share / number
-        kinds = OwnerKinds(records, np.sqrt(noise / number) / records, number.astype(np.int64))
-        return kinds, None if caps is None else same[:, 1].astype(np.int64)
+        rates = None if self.rates is None else same[:, 1]
+        kinds = OwnerKinds(records, np.sqrt(noise / number) / records, number.astype(np.int64), rates=rates)
+        return kinds, None if caps is None else same[:, 2].astype(np.int64)
 
 
 def _whole(name: str, value: object, length: int) -> Integers:

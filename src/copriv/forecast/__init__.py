@@ -10,7 +10,6 @@ Three kinds of statement, each under its own name: *exact* (expectations of a li
 corrected). The exact ones are of `copriv.exact`, which the plan uses too.
 """
 
-from copriv.forecast.after_pilot import pilot
 from copriv.forecast.assessment import Assessment, Band
 from copriv.forecast.forecaster import forecast
 from copriv.forecast.owner_forecast import OwnerForecast
@@ -26,6 +25,5 @@ __all__ = [
     "OwnerForecast",
     "Plan",
     "forecast",
-    "pilot",
     "plan",
 ]

@@ -218,18 +218,23 @@ def assess(
     return Assessment(agreement, kind, band, private, words, by_world[:, :, -1], models)
 
 
-def _as_participants(agreement: Agreement) -> Float[Array, "participants 2"]:
-    """Records and noise scale of each participant.
+def _as_participants(agreement: Agreement) -> Float[Array, "participants 3"]:
+    """Records, noise scale and rate of each participant; rates are 1 where the schedule does not go by them.
 
     A group is one owner of all its records (A, Remark 2). Its noise Σ (w_i/w_G) b_i z_i has the variance of Laplace noise of
     scale √Σ (w_i b_i/w_G)², and the mean of f depends on the variance only.
     """
     records, scales = agreement.records, agreement.noise_scales()
+    rates = agreement.by_owner(
+        [table.rate if agreement.agreement.by_clocks else 1.0 for table in agreement.owner_tables]
+    )
     if agreement.synchronous or agreement.n_participants == agreement.n_owners:
-        return np.column_stack([records, scales])
+        return np.column_stack([records, scales, rates])
     w, groups = agreement.weights, [list(group) for group in Participants.of(agreement).members]
     scale = [np.sqrt(np.sum((w[group] * scales[group]) ** 2)) / w[group].sum() for group in groups]
-    return np.column_stack([[records[group].sum() for group in groups], scale])
+    return np.column_stack(
+        [[records[group].sum() for group in groups], scale, [rates[group].mean() for group in groups]]
+    )
 
 
 def _exact_mean(problem: Problem) -> Array | None:
@@ -240,18 +245,17 @@ def _exact_mean(problem: Problem) -> Array | None:
         return None
     # The recursions assume Laplace noise of the same scale in every answer.
     pure = isinstance(mechanism, GradientNoise) and mechanism.guarantee is Guarantee.PURE
-    if terms.schedule in ("poisson", "rounds") or not pure or mechanism.law(agreement) is not Law.LAPLACE:
+    if terms.schedule == "rounds" or not pure or mechanism.law(agreement) is not Law.LAPLACE:
         return None  # before `recursion` is called: where owners answer once, the step may still be "auto"
     recursion = named(terms.rule).recursion(agreement)
     if recursion is None or not np.allclose(agreement.records / agreement.records.sum(), agreement.weights):
         return None
     kinds, counts = np.unique(_as_participants(agreement), axis=0, return_counts=True)
-    owners = OwnerKinds.of(kinds[:, 0], kinds[:, 1], counts)
-    if agreement.answers < terms.horizon:
-        owners = OwnerKinds.of(kinds[:, 0], kinds[:, 1], counts, float(agreement.answers))
-    orders: dict[str, Order] = {"random-order": "random order", "uniform": "uniform"}
+    caps = float(agreement.answers) if agreement.answers < terms.horizon else None
+    owners = OwnerKinds.of(kinds[:, 0], kinds[:, 1], counts, caps, kinds[:, 2])
+    order: Order = "random order" if terms.schedule == "random-order" else "uniform"
     try:
-        cost = expected_cost(recursion, quadratic, owners, terms.horizon, problem.start, orders[terms.schedule])
+        cost = expected_cost(recursion, quadratic, owners, terms.horizon, problem.start, order)
     except CoprivError:
         return None  # the exact recursion takes too long for these owners
     return np.asarray(cost / problem.optimum.value)

@@ -53,6 +53,8 @@ class Mechanism(ABC):
     """Name in tables, in place of the rule's; empty where the rule's is shown."""
     phrase: str = ""
     """Name in sentences about a plan; empty for the default mechanism."""
+    why_not_summed: str = ""
+    """Why owners cannot share this mechanism's noise in a sum; empty where they can."""
 
     def check(self, agreed: AgreedTerms) -> None:
         """Raises AgreementError, naming the field, for terms that cannot be kept by any owner."""

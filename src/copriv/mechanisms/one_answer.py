@@ -104,6 +104,7 @@ class OneAnswer(Mechanism):
     """The whole budget of a run in one answer."""
 
     one_answer = True
+    why_not_summed = "owners that answer once do not share their noise yet"
     planned = False
     """Whether `settings` and `tried` can choose its terms."""
     bound_quantile: float | None = None

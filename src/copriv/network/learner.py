@@ -58,6 +58,7 @@ class Learner:
         keys.check_agreed(conductor.agreement.agreement.learner_key)
         self._conductor, self._listener, self._keys = conductor, listener, keys
         self._pace, self._on_listening = pace, on_listening
+        conductor.offer_interval = pace * (conductor.agreement.agreement.interval or 0.0)
         self._links: dict[str, Link] = {}
         names, self._fingerprint = conductor.agreement.owner_names, conductor.agreement.fingerprint
         self._message_limits = {name: RateLimit(*_MESSAGE_RATE) for name in names}
@@ -149,7 +150,7 @@ class Learner:
         if not await self._admit(hello.owner):
             return None
         party = self._conductor.parties[hello.owner]
-        run, talk = self._conductor.store.run, self._conductor.conduct.talk
+        run, talk = self._conductor.store.run, self._conductor.talk
         certificate, signature = self._keys.certificate.decode(), self._keys.sign(welcome_content(hello, run))
         welcome = Welcome(run, talk, self._pace, party.answered, party.chain_head, certificate, signature)
         await link.send(encode(welcome))

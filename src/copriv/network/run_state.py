@@ -24,6 +24,7 @@ All calls are in one file because they change the same state: their order agains
 consistent when its process is killed.
 """
 
+import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -86,11 +87,15 @@ class Conductor:
     ) -> None:
         store.agreement.check_one_phase()
         self._keys, self.dictionary = keys, dictionary
-        self.agreement, self.store, self.conduct = store.agreement, store, conduct or Conduct()
+        self.agreement, self.store, self.conduct = store.agreement, store, (conduct or Conduct()).under(store.agreement)
+        self.talk = self.conduct.talk or "choose"
         self.outcome: Outcome | None = None
         """None while the run goes on."""
         self.closing: Closing | None = None
         """The request for signed counts that owners are sent when the run is over."""
+        self.offer_interval = 0.0
+        """Seconds between two offers ("broadcast"); 0: an offer is made as soon as the turn before it is over."""
+        self._next_offer = self._began = now
         self.held = False
         """Whether the run is paused: no new query is made, answers to earlier ones are still accepted."""
         # Read for every answer; the agreement computes them at each access.
@@ -99,7 +104,7 @@ class Conductor:
         self._restore(now)
         # The line with which a run, or a process that resumes it, begins.
         terms: dict[str, Any] = {
-            "talk": self.conduct.talk, "stragglers": self.conduct.stragglers,
+            "talk": self.talk, "stragglers": self.conduct.stragglers,
             "learner": keys.certificate.decode(), "authority": keys.authority.decode(),
         }  # fmt: skip
         if not self.run.begun:
@@ -292,7 +297,7 @@ class Conductor:
 
     def ready(self, owner: str, number: int, now: float) -> bool:
         """An owner replied to an offer, or requests a query; returns whether it got the turn, as the first one does."""
-        self._turns.now, talk = now, self.conduct.talk
+        self._turns.now, talk = now, self.talk
         wanted = talk == "request" or (talk == "broadcast" and number == self.run.opened + 1)
         participant = self.run.participant_of[owner]
         wanted = wanted and not self.held and self._turns.may_ask(participant) and self._turns.is_due(participant)
@@ -319,6 +324,8 @@ class Conductor:
         turns = [turn.opened + self.conduct.deadline for turn in self.run.open.values() if not turn.late]
         if self.conduct.stragglers == "drop" and self._turns.progress + self.conduct.deadline > self._turns.now:
             turns.append(self._turns.progress + self.conduct.deadline)
+        if self.talk == "broadcast" and not self.run.open and self._next_offer > self._turns.now:
+            turns.append(self._next_offer)
         return min([self._turns.progress + self.conduct.patience, *turns])
 
     # Turns ----------------------------------------------------------------------------------------------------------
@@ -338,10 +345,10 @@ class Conductor:
                 self._end("stopped", f"no owner can be asked any more, {so_far}")
         elif self.held:
             self._turns.progress = self._turns.now  # the time of a pause does not count as waiting
-        elif self.conduct.talk == "choose":
+        elif self.talk == "choose":
             for j in self._turns.free():
                 self._open(j)
-        elif self.conduct.talk == "broadcast" and not self.run.open:
+        elif self.talk == "broadcast" and not self.run.open and self._turns.now >= self._next_offer:
             new = (name for name in self.parties if name not in self._turns.offered)
             due = {j for j in range(len(self.run.members)) if self._turns.may_ask(j) and self._turns.is_due(j)}
             offered = {name for name in new if self.run.participant_of[name] in due}
@@ -360,6 +367,9 @@ class Conductor:
 
     def _open(self, participant: int) -> None:
         self._turns.offered.clear()
+        if self.offer_interval > 0:
+            passed = math.floor((self._turns.now - self._began) / self.offer_interval)
+            self._next_offer = self._began + (passed + 1) * self.offer_interval
         θ = self.run.trajectory.query(participant)
         self.store.event("asked", θ, turn=self.run.opened + 1, participant=participant, theta=digest(θ))
         turn = self.run.open[participant]

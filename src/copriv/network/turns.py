@@ -6,9 +6,11 @@ and moving the model is the conductor's.
 
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, cast
 
+from copriv.agreement import Agreement
+from copriv.errors import AgreementError
 from copriv.network.run import Run
 from copriv.validation import count, positive
 
@@ -19,7 +21,8 @@ Talk = Literal["choose", "broadcast", "request"]
 class Conduct:
     """Settings of a run that the agreement leaves to the learner."""
 
-    talk: Talk = "choose"
+    talk: Talk | None = None
+    """How participants get their turns; None: as agreed, and "choose" where the agreement does not say."""
     at_once: int | None = None
     """A2: largest number of participants that are asked at the same time; None: all."""
     deadline: float = 30.0
@@ -36,6 +39,13 @@ class Conduct:
         positive("patience", self.patience)
         if self.at_once is not None:
             count("at_once", self.at_once)
+
+    def under(self, agreement: Agreement) -> "Conduct":
+        """The same with `talk` settled. Raises AgreementError where the agreement's `schedule` says otherwise."""
+        agreed = agreement.agreement.agreed_talk
+        if agreed is not None and self.talk not in (None, agreed):
+            raise AgreementError(f'agreement.schedule: is "{agreed}", and the learner was told "{self.talk}" (--talk)')
+        return replace(self, talk=cast(Talk, agreed or self.talk or "choose"))
 
 
 class Turns:

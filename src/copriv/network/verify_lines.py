@@ -171,7 +171,9 @@ class LineCheck:
             self.authority = str(said.get("authority", "")).encode() or None
 
     def _check_talk(self, line: Event) -> None:
-        _require(line.data["talk"] in get_args(Talk), "it names a way to talk that there is none of")
+        talk, agreed = line.data["talk"], self._agreement.agreement.agreed_talk
+        _require(talk in get_args(Talk), "it names a way to talk that there is none of")
+        _require(agreed in (None, talk), f"its owners got their turns by {talk!r}, and {agreed!r} is agreed")
 
     def _stopped(self, line: Event) -> None:
         self._check_answers_used(line)

@@ -142,7 +142,7 @@ class _A1(Rule):
 
     def recursion(self, agreed: AgreedTerms) -> WithCopies:
         terms = agreed.agreement
-        return WithCopies(agreed.step / terms.horizon**2, _learner_step(terms.learner_step, agreed.n_owners))
+        return WithCopies(agreed.step / terms.horizon**2, _learner_step(terms.learner_step, agreed.n_participants))
 
     def bounds(self, setting: Setting) -> tuple[Bound, ...]:
         quantities: tuple[Quantity, ...] = ("cost", "squared parameter error")

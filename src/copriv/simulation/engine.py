@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from copriv.problem import Problem
 from copriv.schedules import Schedule
 from copriv.simulation.own_records import JUDGED, on_own_records
 from copriv.simulation.result import OwnerOutcome, RelativeFitness, Simulation
-from copriv.simulation.runs import NoiseSource, Options, Played, play
+from copriv.simulation.runs import NoiseSource, Options, play
 from copriv.types import Array
 
 
@@ -88,49 +87,13 @@ def problem_of(
 def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Options) -> Simulation:
     """Run `simulate` with these noise scales in place of the agreed ones."""
     begun = time.perf_counter()
-    played = play(problem, scales, options, options.streams(problem.agreement))
-    return _found(problem, [played], scales, options, begun)
-
-
-@one_thread()
-def simulate_each(
-    problems: Sequence[Problem],
-    *,
-    runs: int = 100,
-    seed: int | None = None,
-    workers: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    own_records: bool | None = None,
-) -> Simulation:
-    """Simulate runs under several agreements as one: each has an equal part of the runs, up to one.
-
-    problems: the same records, under agreements with the same rule, owners and number of answers. The other arguments, and
-    what is raised: as of `simulate`. Noise scales of the result are means over the agreements.
-    """
-    begun, done = time.perf_counter(), 0
-    options, played = Options(runs, seed, None, None, None, 0, workers, True, None, None, own_records), []
-    scales = np.array([problem.agreement.noise_scales(problem.feature_bound) for problem in problems])
-    for k, (problem, each) in enumerate(zip(problems, scales, strict=True)):
-        part = replace(options, first_run=done, runs=runs // len(problems) + (k < runs % len(problems)))
-        done += part.runs
-        if part.runs:
-            played.append(play(problem, each, part, part.streams(problems[0].agreement)))
-        if progress is not None:
-            progress(k + 1, len(problems))
-    return _found(problems[0], played, scales.mean(axis=0), options, begun)
-
-
-def _found(
-    problem: Problem, each: Sequence[Played], scales: Float[Array, " owners"], options: Options, begun: float
-) -> Simulation:
-    """What came of batches of runs on the problem's records. begun: when they began, by `time.perf_counter`."""
     agreement, terms = problem.agreement, problem.agreement.agreement
     seed, known = options.seed_of(agreement), not problem.stand_in
-    played, kept = each[0], np.concatenate([one.kept for one in each], axis=1)
-    last = kept[-1]
+    played = play(problem, scales, options, options.streams(agreement))
+    last = played.kept[-1]
     answered = np.zeros(agreement.n_owners, dtype=int)
     for j, group in enumerate(played.members):
-        answered[list(group)] = max(int((one.participant == j).sum(axis=0).max(initial=0)) for one in each)
+        answered[list(group)] = int((played.participant == j).sum(axis=0).max(initial=0))
     judged, stand_ins = options.own_records, problem.source == "public"
     if judged and stand_ins:
         raise UsageError(
@@ -158,11 +121,12 @@ def _found(
         dataset="given" if problem.source == "given" else agreement.data.dataset or "given",
         source=problem.source,
         description=problem.description,
-        relative_fitness=RelativeFitness(played.recorded, _psi(problem, kept, options.threads).T),
+        relative_fitness=RelativeFitness(played.recorded, _psi(problem, played.kept, options.threads).T),
         theta=last,
         owners=tuple(owners),
         bound_enforced=not agreement.model.gradient_bound_assumed,
-        clipped=float(np.average([one.clipped for one in each], weights=[one.kept.shape[1] for one in each])),
+        clipped=played.clipped,
+        durations=played.durations if terms.by_clocks and not agreement.one_answer else None,
         schedule=tuple(zip(played.first.time.tolist(), played.first.owner.tolist(), strict=True)),
         held_out=_held_out(problem, last),
         seconds=time.perf_counter() - begun,

@@ -136,6 +136,8 @@ class Simulation(Shown, Framed, Drawn):
     """Share of the records asked that were clipped, over all queries and runs."""
     schedule: Sequence[Any] = ()
     """The events of the first run: (time, owner index)."""
+    durations: Float[Array, " runs"] | None = None
+    """Time of each run's last answer, in ticks of a clock of rate 1; None where owners do not answer by clocks."""
     held_out: Float[Array, " runs"] | None = None
     """ψ of the last θ on records that no owner trained on, where some were held out."""
     goal: Goal = "own"
@@ -231,6 +233,8 @@ class Simulation(Shown, Framed, Drawn):
                 "median": float(np.median(self.held_out)),
                 "mean": float(self.held_out.mean()),
             }
+        if self.durations is not None:
+            document["duration"] = float(self.durations.mean())
         return document
 
     def _owners(self) -> list[dict[str, Any]]:
@@ -267,4 +271,5 @@ class Simulation(Shown, Framed, Drawn):
             clipped=float(np.average([one.clipped for one in every], weights=[one.runs for one in every])),
             owners=owners,
             held_out=np.concatenate(held) if held else None,
+            durations=None if self.durations is None else np.concatenate([one.durations for one in every]),
         )

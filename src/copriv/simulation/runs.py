@@ -20,7 +20,18 @@ from copriv.model.records import Records
 from copriv.privacy.simulated_noise import SimulatedNoise, draws
 from copriv.problem import Problem
 from copriv.rules import Aggregation
-from copriv.schedules import Events, PoissonClocks, RandomOrder, Rounds, Schedule, Uniform, run_events, shares_of
+from copriv.schedules import (
+    Broadcast,
+    Events,
+    PoissonClocks,
+    RandomOrder,
+    Request,
+    Rounds,
+    Schedule,
+    Uniform,
+    run_events,
+    shares_of,
+)
 from copriv.simulation.gradients import batched_gradients
 from copriv.types import Array
 from copriv.validation import count
@@ -84,6 +95,8 @@ class Played:
     members: tuple[tuple[int, ...], ...]
     first: Events
     """Events of the first run."""
+    durations: Float[Array, " runs"]
+    """Time of each run's last event."""
     clipped: float
 
 
@@ -94,13 +107,12 @@ def play(problem: Problem, scales: Float[Array, " owners"], options: Options, st
         agreement,
         participants,
         problem.n_parameters,
-        # Owners with Poisson clocks answer in proportion to their rates.
-        shares_by_rate=agreement.agreement.schedule == "poisson",
+        shares_by_rate=agreement.agreement.by_clocks,
         shares=None if options.schedule is None else shares_of(options.schedule, len(participants.members)),
         feature_bound=problem.feature_bound,
     )
     turns = {True: _one_answer_each, False: _many_answers}[agreement.one_answer]
-    participant, events, answer, share_clipped = turns(problem, participants, scales, options, streams)
+    participant, events, durations, answer, share_clipped = turns(problem, participants, scales, options, streams)
     first, queries = int(agreement.synchronous and not agreement.one_answer), len(participant)
     recorded = _recorded(options.record_at, first, first + queries)
     wanted, kept = set(recorded.tolist()), []
@@ -113,11 +125,11 @@ def play(problem: Problem, scales: Float[Array, " owners"], options: Options, st
             kept.append(np.array(rule.model(state)))
         if options.progress is not None:
             options.progress(k + 1, queries)
-    return Played(recorded, np.stack(kept), participant, participants.members, events, share_clipped())
+    return Played(recorded, np.stack(kept), participant, participants.members, events, durations, share_clipped())
 
 
-Turns = tuple[Int[np.ndarray, "queries runs"], Events, Answer, Callable[[], float]]
-"""Who answers each query of each run, the first run's events, what they answer, and the share clipped so far."""
+Turns = tuple[Int[np.ndarray, "queries runs"], Events, Float[Array, " runs"], Answer, Callable[[], float]]
+"""Who answers each query of each run, the first run's events, when runs end, what owners answer, and the share clipped."""
 
 
 def _many_answers(
@@ -144,7 +156,8 @@ def _many_answers(
         return np.asarray(gradients(who, theta) + added)
 
     who = np.stack([e.owner[:queries] for e in events], axis=1)
-    return who, events[0], answer, lambda: gradients.clipped / max(gradients.asked, 1.0)
+    durations = np.array([e.time[queries - 1] if queries else 0.0 for e in events])
+    return who, events[0], durations, answer, lambda: gradients.clipped / max(gradients.asked, 1.0)
 
 
 def _records(problem: Problem, participants: Participants) -> tuple[Records, ...]:
@@ -167,14 +180,25 @@ def _events(
 ) -> Events:
     if agreement.synchronous:
         return Events(np.zeros(agreement.queries, dtype=np.intp), np.arange(1.0, agreement.queries + 1))
-    agreed: dict[str, Schedule] = {
-        "poisson": PoissonClocks(participants.rates),
-        "random-order": RandomOrder(agreement.answers),
-        "rounds": Rounds(),
-        "uniform": Uniform(),
-    }
-    schedule = schedule or agreed[agreement.agreement.schedule]
+    schedule = schedule or _agreed_schedule(agreement, participants.rates)
     return run_events(schedule, rng, len(participants.members), agreement.agreement.horizon, agreement.answers)
+
+
+def _agreed_schedule(agreement: Agreement, rates: tuple[float, ...]) -> Schedule:
+    terms, m = agreement.agreement, agreement.answers
+    match terms.schedule:
+        case "broadcast" if terms.interval is not None:
+            return Broadcast(terms.interval, rates, m)
+        case "request" if terms.service is not None:
+            return Request(terms.service, rates, m)
+        case "poisson" | "broadcast" | "request":
+            return PoissonClocks(rates)
+        case "random-order":
+            return RandomOrder(m)
+        case "rounds":
+            return Rounds()
+        case "uniform":
+            return Uniform()
 
 
 def _one_answer_each(
@@ -190,7 +214,7 @@ def _one_answer_each(
         return np.stack([given[i][r] for r, i in enumerate(who)])
 
     who = np.stack([np.random.default_rng(s[0]).permutation(N) for s in streams], axis=1)
-    return who, Events(who[:, 0], np.arange(1.0, N + 1) / N), answer, lambda: 0.0
+    return who, Events(who[:, 0], np.arange(1.0, N + 1) / N), np.ones(len(streams)), answer, lambda: 0.0
 
 
 def one_answers(

@@ -35,6 +35,23 @@ class Terms(TermsTable):
             return {"horizon": 1_000, **given}  # T is planned up to this where the agreement names none
         return given
 
+    @model_validator(mode="after")
+    def _times_of_their_schedule(self) -> "Terms":
+        for key, schedule in (("interval", "broadcast"), ("service", "request")):
+            if getattr(self, key) is not None and self.schedule != schedule:
+                raise ValueError(f'{key}: only schedule = "{schedule}" has one; leave it out, or name that schedule')
+        return self
+
+    @property
+    def agreed_talk(self) -> str | None:
+        """How participants of a real run get their turns, where the agreement says so; None: the learner decides."""
+        return self.schedule if self.schedule in ("broadcast", "request") else None
+
+    @property
+    def by_clocks(self) -> bool:
+        """Whether participants answer in proportion to their clocks' rates."""
+        return self.schedule == "poisson" or self.agreed_talk is not None
+
     @field_validator("worthwhile", mode="before")
     @classmethod
     def _percent(cls, value: Any) -> Any:
@@ -61,9 +78,15 @@ class Terms(TermsTable):
     seed: Annotated[int, Field(ge=0)] = 0
     learner_step: Literal["corrected", "printed"] = "corrected"
     """A1 only: the corrected c_L = 1/2, or (N − 1)/N as printed (erratum 2)."""
-    schedule: Literal["uniform", "poisson", "random-order", "rounds"] = "uniform"
+    schedule: Literal["uniform", "poisson", "random-order", "rounds", "broadcast", "request"] = "uniform"
     """A1, A2: independent uniform choices; Poisson clocks of the owners' rates; every owner m times in one random order
-    ("random-order"); or everybody once, in random order, before anybody again ("rounds")."""
+    ("random-order"); everybody once, in random order, before anybody again ("rounds"); the learner offers its queries and the
+    first owner to reply is asked ("broadcast"), or owners request queries ("request"), by their clocks (A, §3)."""
+    interval: Positive | None = None
+    """"broadcast" only: time between two offers; the unit is a tick of a clock of rate 1. None: offers are made at once."""
+    service: Positive | None = None
+    """"request" only: time of a query and its answer, in which other owners' requests are refused; None: none. For
+    simulations, in the same unit."""
     iterate: Literal["averaged", "last"] = "averaged"
     """S2 only: the model is the averaged iterate, as in the paper, or the last one."""
     window: Count = 1
@@ -91,6 +114,14 @@ class Terms(TermsTable):
     """Records that a forecast's verdict is about: each owner's own ("own", also for None), or all owners' ("common")."""
     worthwhile: Annotated[float, Field(ge=0, lt=1)] | None = None
     """Least relative decrease of the prediction error for which joining pays, such as 0.005 or "0.5%"; None: 0.005."""
+    aggregation: Literal["each", "sum"] | None = None
+    """What the learner sees: each owner's answer ("each", also for None), or only the sum of those who answer together."""
+    colluding: Annotated[int, Field(ge=0)] | None = None
+    """t, "sum" only: owners that may work together with the learner without weakening the others' ε; None: 1."""
+    dropouts: Annotated[int, Field(ge=0)] | None = None
+    """d, "sum" only: owners that may be missing from a sum; None: 0, everybody or nothing."""
+    attempts: Annotated[int, Field(ge=0)] | None = None
+    """"sum" only: how many of the m answers are kept for sums that have to be tried again; None: 0."""
     learner_key: KeyFingerprint | None = None
     """SHA-256 of the public key that the learner signs with; any that the authority certifies when not given."""
 

@@ -54,6 +54,8 @@ class OwnerTerms(TermsTable):
     """The owner's weight in place of n_i/n; all owners give one, or none does. 0 leaves the owner out."""
     count: Count | None = None
     """Number of owners with these terms, each with these records; they are named `name` and a number from 1."""
+    floor: Budget | None = None
+    """ε_max, "sum" only: with noise of its own the owner keeps ε_max even if all others work together; None: without."""
     key: KeyFingerprint | None = None
     """SHA-256 of the public key that the owner signs with; any that the authority certifies when not given."""
 
@@ -227,6 +229,21 @@ class AgreedTerms(BaseModel):
     def answers(self) -> int:
         """m: the most answers that an owner gives. A synchronous learner asks T − 1 times, yet T is charged (S, Thm 1)."""
         return min(self.agreement.answers or self.agreement.horizon, self.agreement.horizon)
+
+    @property
+    def summed(self) -> bool:
+        """Whether the learner sees only sums of answers."""
+        return self.agreement.aggregation == "sum"
+
+    @property
+    def colluding(self) -> int:
+        """t: owners that may work together with the learner."""
+        return 1 if self.agreement.colluding is None else self.agreement.colluding
+
+    @property
+    def attempts(self) -> int:
+        """How many of the m answers are kept for sums that have to be tried again."""
+        return self.agreement.attempts or 0
 
     @property
     def step(self) -> float:

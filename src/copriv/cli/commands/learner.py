@@ -34,8 +34,11 @@ def command(
     ] = "127.0.0.1:7443",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the store.")] = False,
     talk: Annotated[
-        str, typer.Option(metavar="HOW", help="choose, broadcast or request: how owners come to their turns.")
-    ] = "choose",
+        str | None,
+        typer.Option(
+            metavar="HOW", help="choose, broadcast or request: how owners come to their turns; else as agreed."
+        ),
+    ] = None,
     at_once: Annotated[
         int | None, typer.Option(min=1, help="Owners at work at once, if the rule allows it; else all.")
     ] = None,
@@ -89,7 +92,7 @@ def command(
         ("--begin", begin, ("all", "any")),
         ("--stragglers", stragglers, ("wait", "drop")),
     ):
-        if value not in known:
+        if value is not None and value not in known:
             raise UsageError(f"{option}: must be {' or '.join(known)}, not {value!r}")
     check_address("--listen", listen, least_port=0)
     # Checked now, because at the end the owners' budgets are spent.
@@ -100,7 +103,7 @@ def command(
     terms, own = Agreement.load(agreement), party_keys(keys, "learner")
     conduct = Conduct(
         cast(Any, talk), at_once, deadline, begin=cast(Any, begin), stragglers=cast(Any, stragglers), patience=patience
-    )
+    ).under(terms)
     dictionary = load_dictionary(terms, agreement)
     p = n_parameters(terms, dictionary)
     rows, strata = _public_rows(terms, public, keys, dictionary)

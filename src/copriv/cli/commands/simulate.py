@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,8 +16,7 @@ from copriv.formatting.numbers import counted
 from copriv.formatting.sanitize import printable
 from copriv.plan import leaves_open, plan
 from copriv.problem import Problem
-from copriv.simulation import simulate
-from copriv.simulation.engine import simulate_each
+from copriv.simulation import Simulation, simulate
 
 PILOTS = 4
 """Most pilots of a simulation, each with a plan of its own after it, which takes seconds."""
@@ -45,10 +44,10 @@ def command(
     """Run an agreement many times with simulated noise: what the collaboration would give."""
     with progress("reading the records"):
         problem = Problem.load(Agreement.load(agreement))
-    planned, piloted, phases = None, [problem], problem.terms.has_pilot
-    if phases:
+    planned, said, each = None, list[str](), [problem]
+    if problem.terms.has_pilot:
         at = problem.terms.agreement.seed if seed is None else seed
-        piloted, said = _after_pilots(problem, at, min(runs, PILOTS))
+        each, said = _after_pilots(problem, at, min(runs, PILOTS))
     elif leaves_open(problem.terms):
         log('still "auto": planning on the public rows, which anybody may read')
         public = problem
@@ -56,20 +55,27 @@ def command(
             public = Problem.load_public(problem.terms)
         with progress("planning"):
             choice = plan(public).choice
-        problem, planned = problem.under(choice.agreement), choice.describe()
+        each, planned = [problem.under(choice.agreement)], choice.describe()
         log(f"planned: {planned}")
-    with progress("simulating") as report:
-        options: dict[str, Any] = {"runs": runs, "seed": seed, "workers": workers, "own_records": own_records}
-        result = (
-            simulate_each(piloted, progress=report, **options)
-            if phases
-            else simulate(problem, progress=report, **options)
-        )
+    parts = list[Simulation]()
+    for k, one in enumerate(each):
+        judged = own_records if k == 0 else False
+        part, done = (runs + len(each) - 1 - k) // len(each), sum(part.runs for part in parts)
+        with progress("simulating") as report:
+            parts.append(
+                simulate(
+                    one, runs=part, seed=seed, first_run=done, workers=workers, alone=k == 0, own_records=judged,
+                    progress=report,
+                )
+            )  # fmt: skip
+    result = parts[0].merge(parts[1:])
     document, told = result.to_json(), details(result)
-    if phases:
+    if said:
         document = json.dumps({**json.loads(document), "planned": said[0], "pilots": said}, indent=2)
+        pilots = counted(len(said), "simulated pilot")
         told.append(
-            f"{counted(len(said), 'pilot')}, and a plan after each, for equal parts of the runs. Epsilon is what they leave."
+            f"{pilots}, and a plan after each for an equal part of the runs. Epsilon is what a pilot leaves; verdicts on own "
+            "records and noise scales are those after the first."
         )
     elif planned is not None:
         document = json.dumps({**json.loads(document), "planned": planned}, indent=2)
@@ -81,7 +87,7 @@ def command(
 
 def _after_pilots(problem: Problem, seed: int, pilots: int) -> tuple[list[Problem], list[str]]:
     """Simulate pilots, and plan the run after each: the problem under each plan, and the plans in words."""
-    log("a pilot comes first: its rule, mechanism and number of answers are planned on the public rows, before it")
+    log("planning rule, mechanism and number of answers of the run on the public rows, before the pilot")
     with progress("planning"):
         before = before_pilot(problem, seed)
     found, said = [], list[str]()

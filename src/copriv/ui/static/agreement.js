@@ -17,7 +17,7 @@ async function page() {
   const { schema } = start;
   const state = fromAddress() ?? start.state;
   let parts = [];
-  let made = null;
+  let asked = 0; // how often the agreement was checked: only the answer to the last question is shown
 
   const settings = (name, values, path, prefix) => ({ values, path, prefix, meanings: schema.meanings[name], known: schema.known, changed });
 
@@ -45,17 +45,20 @@ async function page() {
 
   async function check() {
     keep(state);
+    asked += 1;
+    const mine = asked;
     let found;
     try {
       found = await post("/api/agreement", document_());
     } catch (error) {
       found = { errors: [{ path: [], message: error.message }] };
     }
-    show(found);
+    if (mine === asked) show(found);
+    return found;
   }
 
   function show(found) {
-    made = found.errors.length ? null : found;
+    const made = found.errors.length ? null : found;
     let rest = found.errors;
     for (const part of parts) rest = part.tell(rest);
     byId("standing").textContent = made ? t("draft.complete") : t(found.errors.length === 1 ? "draft.error" : "draft.errors", { number: found.errors.length });
@@ -182,7 +185,10 @@ async function page() {
     filled();
     button.disabled = false;
   });
-  byId("save").addEventListener("click", () => made && download("agreement.toml", "application/toml", made.toml));
+  byId("save").addEventListener("click", async () => {
+    const found = await check(); // what was entered a moment ago is in the file, too
+    if (!found.errors.length) download("agreement.toml", "application/toml", found.toml);
+  });
   build();
   await check();
 }

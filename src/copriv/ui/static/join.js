@@ -23,6 +23,7 @@ async function page() {
   const state = fromAddress() ?? start.state;
   const parts = [];
   let view = null;
+  let exact = null; // the full forecast of what stands there now
   let asking = false;
   let again = false;
   let exactly = new AbortController();
@@ -62,6 +63,7 @@ async function page() {
 
   function show(found) {
     view = found;
+    exact = found.kind === "exact" ? found : null;
     for (const part of parts) part.show(view, state);
     showVerdict(view, state);
     showWorth(view);
@@ -119,6 +121,7 @@ async function page() {
   /** Something was entered. */
   function changed() {
     changes += 1;
+    exact = null;
     keepSoon(state);
     exactly.abort();
     performance.mark("changed");
@@ -133,7 +136,7 @@ async function page() {
     exactlySoon();
   }
 
-  const desk = { state, start, changed, nameOf, view: () => view, asked };
+  const desk = { state, start, changed, nameOf, view: () => view, exact: () => exact, asked };
   const told = meaning(desk);
   parts.push(told, owners(desk, told), rows(desk), aim(desk), frontier(desk), exports(desk));
   changed();

@@ -9,11 +9,10 @@ import { report } from "./report.js";
 export function exports(desk) {
   const said = h("p", { class: "quiet", role: "status" });
   const place = h("div", {});
-  const exact = () => (desk.view()?.kind === "exact" ? desk.view() : null);
 
   function button(key, action) {
     return h("button", { type: "button", id: `export-${key}`, onclick: async () => {
-      const view = exact();
+      const view = desk.exact();
       said.textContent = view ? ((await action(view)) ?? "") : t("join.export.wait");
     } }, t(`join.export.${key}`));
   }

@@ -1,0 +1,261 @@
+"""The sum of all owners' answers in one round, of which the learner sees nothing else: both sides, without I/O.
+
+    learner              each owner
+    attempt and θ     →
+                      ←  an ephemeral key, signed                     MaskedAnswers.key
+    all keys          →
+                      ←  a signature of the set of all keys           MaskedAnswers.sign
+    all signatures    →  charges its ledger, draws noise, masks
+                      ←  masked words, signed                         MaskedAnswers.masked
+    adds up
+
+All owners that answer together take part, or there is no sum. An owner masks only in a set that every owner signed, and once
+in an attempt: its ledger is charged under the attempt's identity before noise is drawn, and who asks again gets the masked
+words that the ledger holds. Where an owner drops out, the learner begins another attempt, which is another answer: masking
+the same noisy vector once more would let it subtract two sums.
+
+Neither side trusts the other. A lying learner gets uniform words in place of a sum, or nothing; a lying owner changes its own
+summand, as it could anyway, or there is no sum. The proof is docs/proofs/masks.md.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, UInt64
+
+from copriv.agreement import Agreement
+from copriv.errors import QueryRefused
+from copriv.network.keys import Certified, Keys, KeysRefused
+from copriv.privacy.ledger import Cost, Ledger
+from copriv.privacy.masks import Attempt, EphemeralKey, Words, as_numbers, as_words, point_digest, set_digest
+from copriv.types import Array
+
+
+@dataclass(frozen=True)
+class SignedKey:
+    """Owner → learner → owners: the owner's ephemeral public key of an attempt."""
+
+    owner: str
+    key: bytes
+    signature: str
+
+
+@dataclass(frozen=True)
+class SignedSet:
+    """Owner → learner → owners: the owner has seen these keys of all owners, and no others, in this attempt."""
+
+    owner: str
+    signature: str
+
+
+@dataclass(frozen=True, eq=False)
+class Masked:
+    """Owner → learner: the owner's noisy vector under its masks."""
+
+    owner: str
+    words: UInt64[Words, " length"]
+    signature: str
+
+
+def members(agreement: Agreement, owner: str, keys: Keys, certificates: Iterable[str]) -> dict[str, Certified]:
+    """All owners that answer together with `owner`, itself included, by name, from their certificates (PEM).
+
+    Raises KeysRefused where one is missing or is not of the key that the agreement names for it. Without that key whoever
+    holds the authority's could take part as all owners but one, and see the answer of that one.
+    """
+    found = {party.name: party for party in map(keys.certified, certificates) if party.role == "owner"}
+    index, agreed = agreement.owner_names.index(owner), agreement.owner_keys
+    names = [agreement.owner_names[i] for group in agreement.members if index in group for i in group]
+    for name in names:
+        if name not in agreed:
+            raise KeysRefused(
+                f"owner.key: the agreement names no key of {name}, so that somebody else could take part as {name} and "
+                "learn of the others' answers; name every owner's key (copriv owner keys)"
+            )
+        if [agreed.get(other) for other in names].count(agreed[name]) > 1:
+            raise KeysRefused(f"owner.key: {name} has the same key as another owner, so that one party would be both")
+        if name not in found or found[name].key_fingerprint != agreed[name]:
+            raise KeysRefused(f"owner.key: there is no certificate of {name} with the key that the agreement names")
+    return {name: found[name] for name in names}
+
+
+class MaskedAnswers:
+    """An owner's side in one run: its part in each sum, at most once in each attempt.
+
+    owners: all owners whose answers are added up (`members`).
+    ledger: of this run; charge: ε and δ of one answer.
+    noisy: the fixed-point answer at θ with fresh noise at each call, modulo 2⁶⁴.
+    """
+
+    def __init__(
+        self,
+        fingerprint: str,
+        run: str,
+        keys: Keys,
+        owners: Mapping[str, Certified],
+        ledger: Ledger,
+        charge: Cost,
+        noisy: Callable[[Float[Array, " p"]], UInt64[Words, " length"]],
+    ) -> None:
+        self._agreed, self._name, self._keys, self._owners = (fingerprint, run), keys.name, keys, owners
+        self._ledger, self._charge, self._noisy = ledger, charge, noisy
+        self._open: _Open | None = None
+        """The newest attempt, until its vector is masked."""
+
+    def key(self, attempt: Attempt, theta: Float[Array, " p"]) -> SignedKey | Masked:
+        """Take part in an attempt, in place of any that is open: a new key, or what was masked in it already.
+
+        Raises QueryRefused for an attempt of another run or point, and AnswerLost for one that was charged and not answered.
+        """
+        if (attempt.fingerprint, attempt.run) != self._agreed or attempt.point != point_digest(theta):
+            raise self._refused(attempt, "it is of another agreement, run or point")
+        given = self._ledger.released(attempt.identity, theta)
+        if given is not None:
+            return self._signed(attempt, as_words(given))
+        if self._open is None or self._open.attempt != attempt:
+            self._open = _Open(attempt, np.array(theta), EphemeralKey())
+        public = self._open.key.public
+        return SignedKey(self._name, public, self._keys.sign(_key_content(attempt, self._name, public)))
+
+    def sign(self, attempt: Attempt, keys: Iterable[SignedKey]) -> SignedSet:
+        """Sign the set of all owners' keys of the open attempt, and no other set of it afterwards. Raises QueryRefused."""
+        opened, given = self._opened(attempt), list(keys)
+        named = {one.owner: one.key for one in given}
+        if len(named) != len(given) or named.keys() != self._owners.keys():
+            raise self._refused(attempt, "its keys are not one of each owner of the sum")
+        if len({*named.values()}) != len(named) or named[self._name] != opened.key.public:
+            raise self._refused(attempt, f"two of its keys are the same, or that of {self._name} is another one")
+        for one in given:
+            if not self._owners[one.owner].signed(one.signature, _key_content(attempt, one.owner, one.key)):
+                raise self._refused(attempt, f"{one.owner} did not sign its key for it")
+        if opened.keys is not None and opened.keys != named:
+            raise self._refused(attempt, "another set of keys was signed in it")
+        opened.keys = named
+        return SignedSet(self._name, self._keys.sign(_set_content(attempt, named)))
+
+    def masked(self, attempt: Attempt, signatures: Iterable[SignedSet]) -> Masked:
+        """This owner's vector, with noise and masks, once every owner has signed the set that this one signed.
+
+        Raises QueryRefused, or BudgetRefused where the ledger refuses the charge: nothing leaves then.
+        """
+        opened, given = self._opened(attempt), {one.owner: one.signature for one in signatures}
+        if opened.keys is None or given.keys() != self._owners.keys():
+            raise self._refused(attempt, "not every owner has signed its keys")
+        content = _set_content(attempt, opened.keys)
+        for owner, signature in given.items():
+            if not self._owners[owner].signed(signature, content):
+                raise self._refused(attempt, f"{owner} did not sign the same keys")
+        self._open = None
+        self._ledger.charge(attempt.identity, opened.theta, *self._charge)
+        words = opened.key.masked(self._noisy(opened.theta), self._name, attempt, opened.keys)
+        self._ledger.record(attempt.identity, as_numbers(words))
+        return self._signed(attempt, words)
+
+    def _opened(self, attempt: Attempt) -> "_Open":
+        if self._open is None or self._open.attempt != attempt:
+            raise self._refused(attempt, "it is not the one that is open")
+        return self._open
+
+    def _signed(self, attempt: Attempt, words: UInt64[Words, " length"]) -> Masked:
+        return Masked(self._name, words, self._keys.sign(_masked_content(attempt, self._name, words)))
+
+    def _refused(self, attempt: Attempt, why: str) -> QueryRefused:
+        return QueryRefused(f"{self._name} refused attempt {attempt.attempt} at round {attempt.round}: {why}")
+
+
+@dataclass
+class _Open:
+    """An attempt in which an owner has not masked yet."""
+
+    attempt: Attempt
+    theta: Float[Array, " p"]
+    key: EphemeralKey
+    keys: dict[str, bytes] | None = None
+    """Public keys by owner, once this owner signed them."""
+
+
+class MaskedSum:
+    """The learner's side of one attempt, whatever the order in which the owners' messages arrive.
+
+    length: number of words that each owner gives.
+    Each method raises QueryRefused for what its owner did not sign for this attempt, for what comes before its time, and for
+    what differs from an earlier message of the same owner.
+    """
+
+    def __init__(self, attempt: Attempt, owners: Mapping[str, Certified], length: int) -> None:
+        self._attempt, self._owners, self._length = attempt, owners, length
+        self._keys: dict[str, SignedKey] = {}
+        self._signatures: dict[str, SignedSet] = {}
+        self._masked: dict[str, Masked] = {}
+        self._set = b""
+        """What every owner signs of the keys, once all are there."""
+
+    def key(self, message: SignedKey) -> None:
+        """Take an owner's key."""
+        self._check(message, _key_content(self._attempt, message.owner, message.key))
+        if self._keys.setdefault(message.owner, message).key != message.key:
+            raise self._refused(message, "it gave another key before")
+        if self.keys:
+            self._set = _set_content(self._attempt, {one.owner: one.key for one in self.keys})
+
+    def sign(self, message: SignedSet) -> None:
+        """Take an owner's signature of all keys."""
+        if not self._set:
+            raise self._refused(message, "not every owner has given a key")
+        self._check(message, self._set)
+        self._signatures.setdefault(message.owner, message)
+
+    def masked(self, message: Masked) -> None:
+        """Take an owner's masked words."""
+        if message.words.shape != (self._length,):
+            raise self._refused(message, f"{self._length} words are expected, not shape {message.words.shape}")
+        self._check(message, _masked_content(self._attempt, message.owner, message.words))
+        if not np.array_equal(self._masked.setdefault(message.owner, message).words, message.words):
+            raise self._refused(message, "it gave other words before")
+
+    @property
+    def keys(self) -> tuple[SignedKey, ...]:
+        """The keys that every owner is to sign; empty until all are there."""
+        return tuple(self._keys.values()) if self._keys.keys() == self._owners.keys() else ()
+
+    @property
+    def signatures(self) -> tuple[SignedSet, ...]:
+        """The signatures with which every owner masks; empty until all are there."""
+        return tuple(self._signatures.values()) if self._signatures.keys() == self._owners.keys() else ()
+
+    @property
+    def sum(self) -> UInt64[Words, " length"] | None:
+        """The sum of all owners' noisy vectors modulo 2⁶⁴; None until all are there."""
+        if self._masked.keys() != self._owners.keys():
+            return None
+        return np.asarray(np.sum([one.words for one in self._masked.values()], axis=0, dtype=np.uint64))
+
+    def _check(self, message: SignedKey | SignedSet | Masked, content: bytes) -> None:
+        owner = self._owners.get(message.owner)
+        if owner is None or not owner.signed(message.signature, content):
+            raise self._refused(message, "it did not sign this for this attempt")
+
+    def _refused(self, message: SignedKey | SignedSet | Masked, why: str) -> QueryRefused:
+        attempt = self._attempt
+        return QueryRefused(
+            f"{message.owner} is not heard in attempt {attempt.attempt} at round {attempt.round}: {why}"
+        )
+
+
+def _key_content(attempt: Attempt, owner: str, key: bytes) -> bytes:
+    """Content that an owner signs with its key of an attempt."""
+    return attempt.content("key", owner, key.hex())
+
+
+def _set_content(attempt: Attempt, keys: Mapping[str, bytes]) -> bytes:
+    """Content that every owner signs of an attempt's keys."""
+    return attempt.content("set", set_digest(attempt, keys).hex())
+
+
+def _masked_content(attempt: Attempt, owner: str, words: UInt64[Words, " length"]) -> bytes:
+    """Content that an owner signs with its masked words."""
+    return attempt.content(
+        "masked", owner, hashlib.sha256(np.ascontiguousarray(words, dtype="<u8").tobytes()).hexdigest()
+    )

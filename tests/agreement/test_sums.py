@@ -1,0 +1,73 @@
+"""Agreements in which the learner sees only sums: what is refused, in words, and what is derived."""
+
+import numpy as np
+import pytest
+
+from copriv import Owner
+from copriv.agreement import Agreement
+from copriv.agreement.participants import Participants
+from copriv.errors import AgreementError
+from copriv.losses import Squared
+from copriv.model.records import Records
+
+
+def summed(owners: int = 5, owner: dict | None = None, **terms: object) -> Agreement:
+    table = {"records": 100, "epsilon": 1.0} | (owner or {})
+    return Agreement.of(
+        {
+            "agreement": {"rule": "S2", "horizon": 11, "step": 1.0, "aggregation": "sum", **terms},
+            "model": {"loss": "squared", "gradient_bound": 1.0},
+            "owner": [{"name": f"bank {i}"} | table for i in range(owners)],
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"dropouts": 1}, "dropouts: 1 owners may not be missing yet"),
+        ({"colluding": 4}, "colluding: with 4 of 5 owners on the learner's side.*at most N - 2 = 3"),
+        ({"rule": "A2"}, "aggregation: rule A2 has 1 owner.*at least 3 owners in each group"),
+        ({"rule": "A2", "group_size": 2}, "aggregation: rule A2 has 1 owner"),
+        ({"rule": "A1", "group_size": 3}, "aggregation: rule A1 has 2 owner"),
+        ({"mechanism": "objective", "answers": 1}, 'with mechanism "objective" there is no sum'),
+        ({"attempts": 11}, "attempts: 11 of 11 answers"),
+        ({"aggregation": "each", "attempts": 1}, "attempts: is for sums"),
+        ({"aggregation": "each", "colluding": 0}, "colluding: is for sums"),
+        ({"owner": {"weight": 0.0}}, "weight: "),
+        ({"owner": {"floor": 0.5}}, "floor: bank 0 asks for 0.5"),
+        ({"owner": {"floor": 2.0}, "aggregation": "each"}, "owner.floor: is for sums"),
+        ({"mechanism": "gaussian", "owner": {"delta": 1e-6, "overlap": 2}}, "overlap: bank 0 shares records"),
+    ],
+)
+def test_sums_that_cannot_be_kept_are_refused(given: dict, said: str) -> None:
+    with pytest.raises(AgreementError, match=said):
+        summed(**given)
+
+
+def test_all_owners_of_a_group_are_summed() -> None:
+    assert Participants.of(summed()).members == ((0, 1, 2, 3, 4),)
+    assert Participants.of(summed(rule="A2", group_size=5)).members == ((0, 1, 2, 3, 4),)
+    assert [len(group) for group in Participants.of(summed(7, rule="A2", group_size=4)).members] == [4, 3]
+
+
+def test_attempts_are_answers_that_a_run_does_without() -> None:
+    assert summed(answers=8, attempts=3).queries == 5
+    assert summed(answers=8, attempts=3).answers == 8
+    assert summed(rule="A2", group_size=5, answers=8, attempts=3).queries == 5
+
+
+def test_an_agreement_without_sums_keeps_its_fingerprint() -> None:
+    plain = {"rule": "S2", "horizon": 11, "step": 1.0}
+    document = summed().to_dict() | {"agreement": plain}
+    assert (
+        set(Agreement.of(document).to_dict()["agreement"]) & {"aggregation", "colluding", "dropouts", "attempts"}
+        == set()
+    )
+    assert Agreement.of(document).fingerprint != summed().fingerprint
+
+
+def test_an_owner_does_not_answer_for_sums_yet() -> None:
+    records = Records.of(np.ones((100, 2)), np.zeros(100))
+    with pytest.raises(AgreementError, match="not answered yet"):
+        Owner(summed(), "bank 0", records, Squared())
