@@ -28,6 +28,8 @@ from copriv.network.keys import Keys, issue, make_authority
 from copriv.network.masked_sum import Masked, MaskedAnswers, SignedKey, SignedSet, _key_content, _set_content
 from copriv.privacy.ledger import MemoryLedger
 from copriv.privacy.masks import Attempt, EphemeralKey, point_digest
+from copriv.protocol import Answer, Query
+from copriv.types import Array
 
 THETA = np.zeros(3)
 ATTEMPT = Attempt("agreement", "run", 1, 1, 1, point_digest(THETA))
@@ -61,14 +63,24 @@ def masks(public: dict[str, bytes], numbers: int) -> float:
     return timed(work)[0]
 
 
+class Zeros:
+    """An owner whose vector is 0, with a ledger in memory."""
+
+    def __init__(self, numbers: int) -> None:
+        self.ledger, self._zeros = MemoryLedger(MINE, Fraction(1), 1), np.zeros(2 * numbers)
+
+    def answer(self, query: Query, hide: Callable[[Array], Array]) -> Answer:
+        """Charge, mask, record."""
+        self.ledger.charge(query.identity, query.theta, Fraction(1))
+        hidden = hide(self._zeros)
+        self.ledger.record(query.identity, hidden)
+        return Answer(query.identity, query.fingerprint, MINE, hidden, 1)
+
+
 def whole(keys: dict[str, Keys], number: int, numbers: int) -> tuple[float, int, int]:
     """Seconds of an owner from its key to its masked vector, and the bytes that it sends and gets."""
     attempt, parties = replace(ATTEMPT, attempt=number), {name: one.party for name, one in keys.items()}
-    ledger = MemoryLedger(MINE, Fraction(1), 1)
-    owner = MaskedAnswers(
-        "agreement", "run", keys[MINE], parties, ledger, (Fraction(1), Fraction(0)),
-        lambda _: np.zeros(numbers, dtype=np.uint64),
-    )  # fmt: skip
+    owner = MaskedAnswers("agreement", "run", keys[MINE], parties, Zeros(numbers))
     first, key = timed(lambda: owner.key(attempt, THETA))
     assert isinstance(key, SignedKey)
     public = {name: EphemeralKey().public for name in keys} | {MINE: key.key}

@@ -56,7 +56,7 @@ class PublicSample:
     def smooth(self) -> Problem:
         """The problem on the rows for a plan (`Law.smoothed`)."""
         law = self.law
-        if law.plenty and not law.few_events and not len(law.unseen):
+        if law.plenty and not law.few_events and not law.unseen:
             return self.problem
         smoothed = (law.smoothed,) * self.problem.terms.n_owners
         return replace(self.problem, unbounded=smoothed, stand_in=True, known_optimum=None)

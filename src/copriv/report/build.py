@@ -62,8 +62,9 @@ def document(
             Model.load(file.model, unfinished)
         read = read_run(file, owner, authority)
         files[read.verdict.run] = read
-    problems = [_problem("ledger", held.problem)] if held.problem else []
-    entries = []
+    problems, entries = list[dict[str, str]](), []
+    if held.problem:
+        problems.append(_problem("ledger", held.problem))
     for run in totals.runs:
         entry, wrong = _run(held, run, files.get(run), own)
         entries.append(entry)
