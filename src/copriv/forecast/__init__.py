@@ -16,14 +16,4 @@ from copriv.forecast.owner_forecast import OwnerForecast
 from copriv.forecast.result import Forecast
 from copriv.plan import Choice, NoiseCurve, Plan, plan
 
-__all__ = [
-    "Assessment",
-    "Band",
-    "Choice",
-    "Forecast",
-    "NoiseCurve",
-    "OwnerForecast",
-    "Plan",
-    "forecast",
-    "plan",
-]
+__all__ = ["Assessment", "Band", "Choice", "Forecast", "NoiseCurve", "OwnerForecast", "Plan", "forecast", "plan"]
