@@ -22,7 +22,7 @@ from copriv.errors import InvalidInput, NotCertified
 from copriv.model.fitness import Fitness, Optimum
 from copriv.model.records import Records
 from copriv.populations.law import EXACTLY, Law
-from copriv.populations.world import World
+from copriv.populations.world import World, weighted
 from copriv.problem import Problem
 from copriv.types import Array, is_linear
 
@@ -43,6 +43,21 @@ class PublicSample:
     def of(cls, problem: Problem) -> "PublicSample":
         """Raises DataError where the problem has no public records."""
         return cls(problem if problem.stand_in else problem.on_public())
+
+    @classmethod
+    def of_everybody(cls, problem: Problem) -> "PublicSample":
+        """As `of`, with rows weighted by the records of the owners that they are like, where each owner has a stratum.
+
+        The weights add up to the effective number of rows (Kish, Survey Sampling, 1965, §11.2), so that sampling errors follow.
+        """
+        made = cls.of(problem).problem
+        if (strata := made.strata) is None or None in (whose := made.stratum_of_owner) or not made.strata_name_owners:
+            return cls(made)
+        rows, n = made.unbounded[0], made.terms.n_owners
+        held = np.bincount(np.array(whose, dtype=np.int64), made.terms.records, len(made.strata_names))
+        weight = rows.weight * (held / np.bincount(strata, rows.weight, len(held)))[strata]
+        everybody = weighted(rows, weight * weight.sum() / (weight @ weight))
+        return cls(replace(made, unbounded=(everybody,) * n, known_optimum=None, strata=None, strata_names=()))
 
     @cached_property
     def law(self) -> Law:
