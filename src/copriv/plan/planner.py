@@ -77,6 +77,7 @@ def plan(
         strata, else that of real tables. Settings that are much worse at any of its levels are not chosen (`caution`).
     sample: the public sample of `problem`, if it exists already, so that its worlds are drawn only once.
 
+    With a pilot, the run after it is planned.
     (ε, δ) is considered where every owner states a δ above 0 and the agreement names no mechanism.
     Raises DataError without a public sample, AgreementError where no setting satisfies the agreement.
 
@@ -89,6 +90,7 @@ def plan(
     if not isinstance(problem, Problem):
         problem = Problem.load_public(Agreement.given(problem))
     public = problem.on_public()  # from here on there are no private records
+    public = public.under(public.terms.phases[-1])
     if not keep:
         public = public.under(freed(public.terms))
     terms, noises = public.terms, noises_of(public.terms)

@@ -44,11 +44,8 @@ class Table:
     def directions(self) -> tuple[Array, Array, Array, Array]:
         """Curvature a, preconditioner P, squared start z² and variance t of θ*, by eigenvector."""
         (a, U), problem, sample = self._eigen, self.bounded.problem, self.sample
-        z = U.T @ (problem.start - sample.optimum.theta)
-        if self.start == "public":
-            z = np.zeros_like(z)
-        n, n0 = float(problem.terms.records.sum()), problem.unbounded[0].units
-        t = np.diag(U.T @ sample.spread @ U) * (1.0 / n + 1.0 / n0)
+        start = sample.optimum.theta if self.start == "public" else problem.start
+        z, t = U.T @ (start - sample.centre), sample.variance_along(U)
         gained = a * (z**2 + t)
         # Only directions that contribute a thousandth are preconditioned: in others the inverse of a tiny curvature, such as
         # the regulariser's in a column that is constant in the public rows, would multiply noise a million times.
