@@ -25,7 +25,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from copriv.agreement import Agreement
 from copriv.errors import BudgetRefused, CoprivError, QueryRefused
 from copriv.network import masked_sum
-from copriv.network.keys import Certified, Keys, KeysRefused
+from copriv.network.keys import Keys, KeysRefused
 from copriv.network.masked_sum import Masked, MaskedAnswers, MaskedSum, SignedKey, SignedSet, members
 from copriv.privacy import masks
 from copriv.privacy.ledger import MemoryLedger
@@ -35,6 +35,7 @@ from copriv.protocol import Answer, Query
 from ledger_files import opened
 from network_parties import NAMES, agreement
 from network_parties import keys as real_keys
+from signing_parties import Party, Signs
 
 LENGTH = 2
 THETA = np.zeros(3)
@@ -45,31 +46,6 @@ COST = (Fraction(1, 10), Fraction(0))
 
 class Killed(Exception):
     """The process of an owner is killed."""
-
-
-class Party(Certified):
-    """A party whose signatures nobody else can make."""
-
-    def __init__(self, name: str) -> None:
-        self.name = self.key_fingerprint = self.fingerprint = name
-        self.role = "owner"
-
-    def signed(self, signature: str, content: bytes) -> bool:
-        return signature == hashlib.sha256(self.name.encode() + content).hexdigest()
-
-
-class Signs(Keys):
-    """The keys of such a party."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(b"", name.encode(), b"")
-
-    @property
-    def party(self) -> Certified:
-        return Party(self.certificate.decode())
-
-    def sign(self, content: bytes) -> str:
-        return hashlib.sha256(self.certificate + content).hexdigest()
 
 
 class Struck(MemoryLedger):

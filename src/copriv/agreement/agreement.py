@@ -220,6 +220,11 @@ class Agreement(Shown, Framed, AgreedTerms):
             return tuple((i,) for i in range(self.n_owners))
         return self.members_of(self.synchronous, self.agreement.group_size)
 
+    def answers_with(self, owner: str) -> tuple[int, ...]:
+        """Indices of the owners that answer together with this one, itself included."""
+        index = self.owner_names.index(owner)
+        return next(group for group in self.members if index in group)
+
     def members_of(self, together: bool, size: int | str | None) -> tuple[tuple[int, ...], ...]:
         """The same for owners that answer all together, or else in groups of about this size."""
         if together:

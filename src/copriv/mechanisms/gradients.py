@@ -13,17 +13,17 @@ the privacy losses of m answers are added up as a distribution in place of their
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from jaxtyping import Float
 
-from copriv.mechanisms.mechanism import Guarantee, Mechanism, measured_over, noise_in_words
+from copriv.mechanisms.mechanism import Guarantee, Mechanism, Phase, measured_over, noise_in_words
 from copriv.model.records import InBlocks, Records
 from copriv.privacy.clipping import clipped_mean_gradient, mean_sensitivity
 from copriv.privacy.noise import GRID, Law, Order, Releases, Waits, epsilon_per_answer, laplace_scale
-from copriv.privacy.shared_noise import Part, SharedNoise
+from copriv.privacy.shared_noise import Part, Share, SharedNoise
 from copriv.rules.rule import SharedSum
 from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.types import Array, Loss
@@ -129,6 +129,15 @@ class GradientNoise(Mechanism):
         sensitivity = mean_sensitivity(agreed.gradient_bound, owner.records)
         noise = self.releases(sensitivity, agreed, owner, n_parameters)
         return ClippedGradient(noise, agreed.gradient_bound, self.norm)
+
+    def phase(
+        self, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int, loss: Loss, group: Sequence[int] = ()
+    ) -> Phase:
+        phase = super().phase(agreed, owner, n_parameters, loss)
+        if not group:
+            return phase
+        share = Share(self.in_sum(agreed, group, n_parameters), [agreed.owner[i].name for i in group].index(owner.name))
+        return replace(phase, private=ClippedGradient(share, agreed.gradient_bound, self.norm))
 
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
         units, clipped = measured_over(agreed, owner, self.norm)

@@ -69,8 +69,7 @@ def members(agreement: Agreement, owner: str, keys: Keys, certificates: Iterable
     holds the authority's could take part as all owners but one, and see the answer of that one.
     """
     found = {party.name: party for party in map(keys.certified, certificates) if party.role == "owner"}
-    index, agreed = agreement.owner_names.index(owner), agreement.owner_keys
-    names = [agreement.owner_names[i] for group in agreement.members if index in group for i in group]
+    agreed, names = agreement.owner_keys, [agreement.owner_names[i] for i in agreement.answers_with(owner)]
     for name in names:
         if name not in agreed:
             raise KeysRefused(

@@ -23,9 +23,9 @@ from scipy.special import gammaln, hyp2f1
 from copriv.errors import InvalidInput
 from copriv.privacy.noise import CLIP_SLACK, Law, check_value
 from copriv.privacy.polya import polya_difference
+from copriv.privacy.words import Words, as_numbers
 from copriv.types import Array
 
-Words = UInt64[np.ndarray[Any, np.dtype[np.uint64]], " length"]
 CELLS = 2.0**20
 """Least number of cells in the noise's scale."""
 FINE = 2.0**10
@@ -90,7 +90,7 @@ class SharedNoise:
         """1/(N − t): the share of an owner in that noise, and of its variance."""
         return Fraction(1, len(self.parts) - self.colluding)
 
-    def share(self, owner: int, answer: Float[Array, " length"]) -> Words:
+    def share(self, owner: int, answer: Float[Array, " length"]) -> UInt64[Words, " length"]:
         """The owner's answer on the grid with fresh noise, modulo 2⁶⁴: private only once it is masked and in the sum.
 
         owner: its index among the parts. Raises InvalidInput on a wrong shape, NaN or infinity: nothing is drawn then.
@@ -103,7 +103,7 @@ class SharedNoise:
             noises.append(self._draws(Fraction(1), self._scale(part.floor, part)))
         return np.array([sum(column) % 2**64 for column in zip(cells, *noises, strict=True)], dtype=np.uint64)
 
-    def vector(self, words: Words) -> Float[Array, " length"]:
+    def vector(self, words: UInt64[Words, " length"]) -> Float[Array, " length"]:
         """The weighted sum of answers with its noise, from the sum of all owners' words modulo 2⁶⁴."""
         return np.ldexp(words.view(np.int64).astype(np.float64), self.exponent)
 
@@ -164,3 +164,21 @@ class SharedNoise:
             return values + 2.0 * math.log(2.0) * self.scale * pieces
         variance = self.scale**2 * (N * float(self.shape) + floors)
         return values + math.sqrt(2.0 * variance * math.log(2.0) * (101 + math.log2(self.length)))
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """One owner's part in a sum. What it releases must be masked before it leaves the owner's process."""
+
+    noise: SharedNoise
+    owner: int
+    """Its index among the parts."""
+
+    @property
+    def scale(self) -> float:
+        """Scale of the noise that any N − t owners make together, in the unit of the sum."""
+        return math.ldexp(self.noise.scale, self.noise.exponent)
+
+    def release(self, value: Float[Array, " length"]) -> Float[Array, " halves"]:
+        """The words of `SharedNoise.share`, as numbers (`copriv.privacy.words.as_numbers`)."""
+        return as_numbers(self.noise.share(self.owner, value))
