@@ -82,7 +82,13 @@ def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[OneAnswer
     if isinstance(agreed, OneAnswer):
         return [(agreed, agreed.guarantee is Guarantee.PURE or not opted)]
     free = terms.rule == "auto" and terms.step == "auto" and agreed is mechanisms.ALL[0]
-    free = free and terms.answers is None and terms.group_size is None and terms.communication != "synchronous"
+    free = (
+        free
+        and not public.terms.summed
+        and terms.answers is None
+        and terms.group_size is None
+        and terms.communication != "synchronous"
+    )
     if not wanted or not free or public.feature_bound is None or any(o.group or o.unit for o in owners):
         return []
     weighed = [one for one in mechanisms.ALL if isinstance(one, OneAnswer) and one.planned and one.suits(public.loss)]
