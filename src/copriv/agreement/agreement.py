@@ -117,6 +117,18 @@ class Agreement(Shown, Framed, AgreedTerms):
             return cls.load(agreement)
         return cls.of(agreement)
 
+    def each_seen(self) -> "Agreement":
+        """These terms as if each answer were seen, with the answers that a run has; the same object where they are."""
+        if not self.summed:
+            return self
+        document = self.to_dict()
+        for key in ("aggregation", "colluding", "dropouts", "attempts"):
+            document["agreement"].pop(key, None)
+        if self.attempts:
+            document["agreement"]["answers"] = self.answers - self.attempts
+        document["owner"] = [{k: v for k, v in owner.items() if k != "floor"} for owner in document["owner"]]
+        return Agreement.of(document)
+
     def replace(self, **changes: Any) -> "Agreement":
         """Return a copy with some terms changed, checked again: `replace(agreement={"step": 3.0}, model={...})`.
 

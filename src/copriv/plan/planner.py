@@ -25,10 +25,12 @@ from copriv.plan.candidates import (
     PRECONDITIONERS,
     answers_of,
     freed,
+    hidden,
     noises_of,
     participants_of,
     sizes_of,
     starts_of,
+    sums_of,
     variances_of,
     ways_of,
 )
@@ -103,17 +105,21 @@ def plan(
     for way in ways_of(terms):
         for m, size in product(answers_of(terms, way), sizes_of(terms, way)):
             participants = participants_of(terms, size)
+            groups = sums_of(terms, way, size)
             if size is not None and m * participants > terms.agreement.horizon:
                 continue  # groups whose size the plan chooses must end within the agreed horizon
-            variance = variances_of(terms, noises, m)
+            if not hidden(terms, groups):
+                continue
+            variance = variances_of(terms, noises, m, groups)
             for table in tables:
-                priced += table.price(response(way, m, participants), variance, size)
+                priced += table.price(response(way, m - terms.attempts, participants), variance, size)
     if not priced and terms.agreement.group_size == "auto":
         raise AgreementError(
             "agreement.horizon: no rule, answers and size of groups end within it; lengthen it, or fix fewer of them"
         )
     if not priced:
-        raise AgreementError("agreement.rule: no rule fits the agreed communication; name another, or allow any")
+        why = " and the sums of so few owners" * terms.summed
+        raise AgreementError(f"agreement.rule: no rule fits the agreed communication{why}; name another, or allow any")
     quadratic = public.fitness.quadratic is not None
     finalists = finalists_of(priced, quadratic)
     first = finalists[0]
