@@ -158,6 +158,7 @@ def test_what_cannot_be_robust_is_refused():
         ({"robust": None, "robust_by": "trimmed-mean"}, "needs robust"),
         ({"owner": {"weight": 1.0}}, "counts once"),
         ({"aggregation": "sum"}, "in a sum"),
+        ({"pilot": 0.2}, "of a pilot"),
         ({"mechanism": "statistics", "moments_share": 0.2, "horizon": 2}, "with gradients"),
     ):
         with pytest.raises(AgreementError, match=why):

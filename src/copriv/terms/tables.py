@@ -134,6 +134,8 @@ class AgreedTerms(BaseModel):
             wrong.append(f"agreement.robust: {f} of {self.n_owners} owners may not lie; fewer than half of them may")
         if f is not None and self.summed:
             wrong.append("agreement.robust: lies cannot be told apart in a sum; leave robust or aggregation out")
+        if f is not None and self.agreement.pilot:
+            wrong.append("agreement.robust: the answers of a pilot are averaged; leave robust or pilot out")
         if f is not None and any(given):
             wrong.append("owner.weight: with agreement.robust every owner counts once; leave weights out")
         if self.model.gradient_bound_assumed and not isinstance(self.model.gradient_bound, float):
