@@ -98,11 +98,11 @@ def _open(verdict: Verdict, even: Sequence[str]) -> str:
     """Say for whom it is open whether joining pays, what that depends on, and what would settle it."""
     found = [verdict.owners[name] for name in even]
     pairs = [(one.if_alike, one.if_unlike) for one in found if one.if_alike is not None and one.if_unlike is not None]
-    if not pairs:
+    alike, unlike = (_better([pair[k].gain for pair in pairs]) for k in (0, 1)) if pairs else ("", "")
+    if alike == unlike:
         chance = percent_range(*ends([one.probability for one in found]))
         told = f"it does with a probability of {chance}, and {100 * YES:.0f} % would be a yes"
         return f"Whether joining pays is open for {names(even)}: {told}."
-    alike, unlike = (_better([pair[k].gain for pair in pairs]) for k in (0, 1))
     return (
         f"Whether joining pays is open for {names(even)}: {alike} if the owners are alike, {unlike} if they differ as in real "
         "tables. Public rows that name their owner (data.strata) or a stated data.heterogeneity would settle it."
@@ -195,7 +195,7 @@ def of_simulation(result: Simulation) -> str:
     alone = [owner.alone for owner in result.owners if owner.alone is not None]
     if alone:
         costs.append(f"{percent_range(*ends(alone))} alone")
-    if result.public_only is not None:
+    if result.public_only is not None and result.source != "public":  # else it was fitted to these very rows
         costs.append(f"{percent(result.public_only)} by the public rows alone")
     return f"{said} On everybody's records: {', '.join(costs)}."
 

@@ -101,20 +101,20 @@ def personalized(
 
 def rows_at_home(
     agreement: Agreement, name: str, table: object, dictionary: PublicDictionary | None
-) -> tuple[Records, Records | None]:
-    """Records of owner `name` from its table, and the public ones where there are any, both before the intercept.
+) -> tuple[Records, Records | None, tuple[str, ...] | None]:
+    """Records of owner `name` from its table, and the public ones with their strata, where there are any; before the intercept.
 
     table: the path of a file, or a frame. dictionary: the agreed one; None: the one that the agreement names, or that is fitted
     to the public rows. Raises DataError where a table is not as agreed, AgreementError where the dictionary is not known.
     """
-    data, public = agreement.data, None
+    data, public, strata = agreement.data, None, None
     if dictionary is not None:
         agreement = agreement.replace(data={"dictionary": None})  # its file is not looked for
     agreed = replace(data_specification(agreement), feature_bound=0.0)
     known = dictionary or agreed.dictionary
     if data.public is not None or not (data.path or datasets.named(agreed.dataset).own_columns):
-        sample = load_sample(replace(agreed, dictionary=known))
-        known, public = sample.preparation.dictionary, sample.records
+        sample = load_sample(replace(agreed, dictionary=known), strata=data.strata)
+        known, public, strata = sample.preparation.dictionary, sample.records, sample.strata
     if data.mapped and known is None:
         raise AgreementError(
             "data.components: the features are made by a public dictionary, which is in no file here; give the public rows "
@@ -129,7 +129,7 @@ def rows_at_home(
             f"{name}: the agreement says {terms.records:,} {what}, and this table has {own.units:,}; give its own table, or "
             "correct owner.records"
         )
-    return own, public
+    return own, public, strata
 
 
 def home_of(

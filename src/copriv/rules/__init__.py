@@ -62,7 +62,9 @@ def named(name: str) -> Rule:
             return rule
     known = ", ".join(rule.name for rule in ALL)
     if name == "auto":
-        raise AgreementError(f'agreement.rule: still "auto"; plan it first (copriv forecast) or name one of {known}')
+        raise AgreementError(
+            f'agreement.rule: still "auto"; plan it first (copriv forecast --out DIR) or name one of {known}'
+        )
     raise AgreementError(
         f'agreement.rule: there is no rule "{name}"; name one of {known}, or "auto" to have it planned'
     )

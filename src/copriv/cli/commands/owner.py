@@ -213,7 +213,7 @@ def verdict(
     if terms.data.dictionary is not None:
         paths["dictionary"] = str(options.beside(agreement, terms.data.dictionary))
     terms = terms.replace(data=paths)
-    own, sample = rows_at_home(terms, name, str(data), dictionary)
+    own, sample, strata = rows_at_home(terms, name, str(data), dictionary)
     if forecast is not None:
         released = read_forecast(forecast)
     elif model is None:
@@ -225,7 +225,7 @@ def verdict(
         with progress("forecasting") as report:
             released = forecast_of(terms, progress=report)
     with waiting("asking your records"):
-        found = owner_verdict(terms, name, own, released, public=sample, seed=seed)
+        found = owner_verdict(terms, name, own, released, public=sample, strata=strata, seed=seed)
     if to is not None:
         replace_own_file(to, found.to_json().encode() + b"\n")
         log(f"wrote {to}, for this account alone to read")
