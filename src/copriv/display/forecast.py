@@ -97,6 +97,11 @@ def notes(outlook: Forecast) -> list[str]:
             "owner.stratum is not used: data.strata names no column of the public rows. (A stratum is a group of them, such as "
             "one owner's.)"
         )
+    if outlook.kind == "after the pilot" and u.source == "answers":
+        said.append(
+            "By the pilot alone every owner's columns are taken to vary as those of the public rows do. Where one hardly does, "
+            "the owner's own model may be far worse on everybody's records than is said here."
+        )
     if outlook.kind == "before the pilot":
         said.append(
             "This is of the run after the pilot, with what it leaves of each epsilon; its answers may change it."
