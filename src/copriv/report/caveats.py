@@ -95,8 +95,8 @@ def not_covered(held: LedgerRead, runs: list[dict[str, Any]]) -> list[dict[str, 
         (
             summed,
             "Owners that work together",
-            f"Of {summed} only sums were seen. The guarantee holds against the learner and as many other owners as the agreement "
-            "says, if all the others added their shares of the noise. Nobody can check that they did.",
+            f"Of {summed} only sums were seen. The guarantee holds against the learner and as many other owners as the "
+            "agreement says, if all the others added their shares of the noise. Nobody can check that they did.",
         ),
         (
             read,
