@@ -28,7 +28,10 @@ def title(outlook: Forecast) -> str:
     """Name the agreement, with its owners and records."""
     records = sum(owner.records * owner.count for owner in outlook.owners)
     name = printable(outlook.agreed.agreement.agreement.name, 80)
-    return f"{name}: {counted(outlook.n_owners, 'owner')}, {counted(records, 'record')}. No private record was read."
+    read = "No private record was read"
+    if outlook.kind == "after the pilot":
+        read = "Private records were read by a simulated pilot, and are known by its noisy answers alone"
+    return f"{name}: {counted(outlook.n_owners, 'owner')}, {counted(records, 'record')}. {read}."
 
 
 def made_from(outlook: Forecast) -> str:
@@ -50,7 +53,7 @@ def costs(outlook: Forecast) -> Table:
         cells.append((label, percent(ψ), *([] if error is None else [f"{error:.4g}"]), records))
     target = outlook.agreed.agreement.data.target
     unit = "" if target is None else f" in {printable(target, 20)}"  # in the unit of that column
-    errors = [f"typical error{unit}"] if outlook.squared else []
+    errors = [f"typical error{unit}"] * outlook.squared
     return Table(("", "above the best", *errors, "in pooled records"), tuple(cells))
 
 
@@ -93,6 +96,10 @@ def notes(outlook: Forecast) -> list[str]:
         said.append(
             "owner.stratum is not used: data.strata names no column of the public rows. (A stratum is a group of them, such as "
             "one owner's.)"
+        )
+    if outlook.kind == "before the pilot":
+        said.append(
+            "This is of the run after the pilot, with what it leaves of each epsilon; its answers may change it."
         )
     if not outlook.agreed.private:
         said.append(f"Note: the agreed terms are {NOT_PRIVATE}.")
@@ -165,9 +172,8 @@ def _terms_in_words(outlook: Forecast) -> list[str]:
     terms = [("Agreed", outlook.agreed), ("Recommended", outlook.recommended)]
     if outlook.comparison.same:
         terms = [("Agreed and recommended", outlook.agreed)]
-    advised = advice(outlook.plan)
     said = [f"{name}: {one.words} ({one.kind})." for name, one in terms]
-    return [*said, better(outlook), *([advised] if advised else [])]
+    return [*said, better(outlook), *filter(None, [advice(outlook.plan)])]
 
 
 def better(outlook: Forecast) -> str:
@@ -202,7 +208,7 @@ def _next_best(outlook: Forecast) -> list[str]:
         flat = next(
             word for limit, word in ((1.5, "flat"), (5.0, "not flat"), (float("inf"), "steep")) if worst < limit
         )
-        among = ", among rules that descend," if plan.agreement.one_answer else ""
+        among = ", among rules that descend," * plan.agreement.one_answer
         said.append(f"The optimum{among} is {flat}. Cost at half or twice {'; '.join(parts)}.")
     return said
 
@@ -383,12 +389,12 @@ def _reached(choice: Choice) -> str:
 
 def plan_card(plan: Plan) -> Card:
     """Card of a plan: the choice, the advice, and the other settings that were run."""
-    advised, others = advice(plan), [choice for choice in plan.measured if choice is not plan.choice]
+    others = [choice for choice in plan.measured if choice is not plan.choice]
     return Card(
         f"Plan: {plan.choice.describe()}",
         (
             _reached(plan.choice),
-            *([advised] if advised else []),
+            *filter(None, [advice(plan)]),
             f"{plan.considered:,} settings were priced, {len(plan.measured)} of them run.",
             Table.of(
                 ("others that were run", "above the best"),

@@ -80,6 +80,7 @@ def make_consortium(
     Raises AgreementError for terms that still have to be planned, InvalidInput for a folder that is not empty, KeysRefused
     for a file that is no request of a party.
     """
+    agreement.check_one_phase()
     folder = Path(folder)
     names = [_folder_name(owner) for owner in agreement.owner_names]
     if folder.exists() and any(folder.iterdir()):
@@ -300,7 +301,7 @@ def _with_numbers(agreement: Agreement, sample: Sample, loss: Loss) -> Agreement
         if field == "agreement.step" and agreement.one_answer:
             continue  # where owners answer once, "auto" is a whole step
         if value == "auto":
-            raise AgreementError(f'{field}: still "auto"; plan it first (copriv forecast){otherwise}')
+            raise AgreementError(f'{field}: still "auto"; plan it first (copriv forecast --out DIR){otherwise}')
     Ξ: Any = model.gradient_bound
     if Ξ == "proved":
         if bound is None:

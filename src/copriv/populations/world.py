@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.special import expit
 
 from copriv.agreement import Agreement
 from copriv.agreement.equivalent_owners import bundles_of
+from copriv.losses import Huber, Logistic, Squared
 from copriv.model.fitness import Fitness, Optimum
 from copriv.model.records import Records
 from copriv.problem import Problem
@@ -19,6 +21,18 @@ from copriv.types import Array, Whole
 
 HOPELESS = 1e6
 """The largest ψ, and ψ where there is no finite optimum."""
+
+
+@dataclass(frozen=True, eq=False)
+class OwnerDraw:
+    """A draw of one owner's law, and of its records."""
+
+    law: Records
+    """Weighted rows."""
+    records: Records
+    """Its n_i records, drawn from the law."""
+    best: Optimum | None
+    """The optimum of the law; None where it is not finite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +50,8 @@ class World:
     """Heterogeneity of each kind or owner: ψ of its law's best model on all records. None where owners are alike."""
     heterogeneity: float = 0.0
     """Mean over kinds or owners, weighted by records."""
-    held: tuple[Records, ...] = ()
-    """Each owner's records, where the owners' laws are known; else ()."""
-    laws: tuple[Records, ...] = ()
-    """The law of each owner's records, in that case: weighted rows."""
-    best: tuple[Optimum | None, ...] = ()
-    """The optimum of each owner's law; None where it is not finite."""
+    owners: tuple[OwnerDraw, ...] = ()
+    """Each owner, where public rows tell of each; else ()."""
 
     def problem(self, agreement: Agreement) -> Problem:
         """The problem of an agreement of the owners, or of their bundles, in this world."""
@@ -63,8 +73,8 @@ class World:
             return replace(self, pool=self.pool.under(agreement))
         bundles, records = bundles_of(agreement), np.asarray(agreement.records, dtype=np.float64)
         members = [np.flatnonzero(bundles.of_owner == k) for k in range(bundles.number)]
-        if self.held:
-            parts = [Records.concatenate([self.held[stay[i]] for i in one]) for one in members]
+        if self.owners:
+            parts = [Records.concatenate([self.owners[stay[i]].records for i in one]) for one in members]
         else:
             parts = [self.parts[self.bundle[stay[one[0]]] % len(self.parts)] for one in members]
         shares = [records[one].sum() / part.total for one, part in zip(members, parts, strict=True)]
@@ -99,14 +109,43 @@ class World:
 
     def on_own(self, i: int, models: Float[Array, "models p"]) -> Float[Array, " models"]:
         """ψ of models on owner i's law; HOPELESS where its optimum is not finite."""
-        best = self.best[i]
-        if best is None:
+        owner = self.owners[i]
+        if owner.best is None:
             return np.full(len(models), HOPELESS)
-        return _above(self.pool.fitness_of(self.pool.as_agreed(self.laws[i])), best, models)
+        return _above(self.pool.fitness_of(self.pool.as_agreed(owner.law)), owner.best, models)
 
     def on_all(self, models: Float[Array, "*models p"]) -> Float[Array, "*models"]:
         """ψ of models on all records."""
         return _above(self.pool.fitness, self.pool.optimum, models)
+
+
+def with_best_model(
+    problem: Problem,
+    law: Records,
+    common: Float[Array, " p"],
+    deviation: Float[Array, " p"],
+    theirs: Float[Array, " rows"] | float = 0.0,
+) -> Records:
+    """Adjust the targets of a law (logistic losses: the weights of classes) so that common + deviation is its best model.
+
+    theirs: xᵀd of each row, for rows whose own best model is common + d. Shifting each row from there to this model keeps
+    differences between owners from adding noise. A fit then corrects the remaining difference. Other losses are not adjusted.
+    """
+    x, y, whole = law.features, law.target, problem.as_agreed(law).features
+    if isinstance(problem.loss, Squared | Huber):
+        y = y + whole @ deviation - theirs
+        now = problem.optimum_of(replace(law, target=y), common + deviation)
+        if now is not None:
+            y = y + whole @ (common + deviation - now.theta)
+        return replace(law, target=y)
+    if not isinstance(problem.loss, Logistic):
+        return law
+    z = y * (whole @ common)
+    weight = law.weight * expit(z + y * (whole @ deviation)) / expit(z + y * theirs)
+    now = problem.optimum_of(Records(x, y, weight), common + deviation)
+    if now is not None:
+        weight = weight * expit(z + y * (whole @ deviation)) / np.maximum(expit(y * (whole @ now.theta)), 1e-6)
+    return Records(x, y, weight)
 
 
 def _counts(records: Records) -> Int[Whole, " rows"]:
