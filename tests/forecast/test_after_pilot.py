@@ -5,6 +5,7 @@ import pytest
 
 import copriv
 from copriv.agreement import Agreement
+from copriv.display.forecast import details, notes
 from copriv.errors import AgreementError
 from copriv.forecast import after_pilot
 from copriv.forecast.after_pilot import before_pilot, pilot_terms, told_by
@@ -149,3 +150,10 @@ def test_a_pilot_of_a_logistic_model_and_of_strata(data, public):
 def test_without_a_pilot_it_says_what_to_do(data, public):
     with pytest.raises(AgreementError, match=r"agreement\.pilot: there is none; give it a share of every epsilon"):
         copriv.pilot(terms(0), data, public=public)
+
+
+def test_it_says_what_it_was_made_from_and_what_it_takes_for_granted(after):
+    told = " ".join(map(str, details(after)))
+    assert "known by its noisy answers alone" in told
+    assert "No private record was read" not in told
+    assert "taken to vary as those of the public rows do" in " ".join(notes(after))
