@@ -19,6 +19,7 @@ from copriv.simulation import simulate
 # What scripts rely on (the forecast's JSON contract), and what was added to it since.
 TOP = {"schema", "agreed", "recommended", "public_only", "bounds", "owners"}
 ADDED = {
+    "kind",
     "sampled_by_owner",
     "strata_unused",
     "terms",
@@ -46,6 +47,7 @@ ADDED = {
     "verdict",
     "best_subset",
     "best_weights",
+    "robustness",
     "runner_up",
     "trades",
     "flatness",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from copriv.display.verdict import advice, assumption, names, of_forecast
 from copriv.forecast import Assessment, Band, Choice, Forecast, OwnerForecast, Plan
-from copriv.forecast.assessment import AS_AGREED
+from copriv.forecast.assessment import AS_AGREED, Robustness
 from copriv.forecast.coalition_value import LEAST_EPSILON
 from copriv.forecast.forecaster import NOTICEABLE
 from copriv.forecast.own_learners import LearnerForecast, OwnLearnersForecast
@@ -28,7 +28,10 @@ def title(outlook: Forecast) -> str:
     """Name the agreement, with its owners and records."""
     records = sum(owner.records * owner.count for owner in outlook.owners)
     name = printable(outlook.agreed.agreement.agreement.name, 80)
-    return f"{name}: {counted(outlook.n_owners, 'owner')}, {counted(records, 'record')}. No private record was read."
+    read = "No private record was read"
+    if outlook.kind == "after the pilot":
+        read = "Private records were read by a simulated pilot, and are known by its noisy answers alone"
+    return f"{name}: {counted(outlook.n_owners, 'owner')}, {counted(records, 'record')}. {read}."
 
 
 def made_from(outlook: Forecast) -> str:
@@ -83,6 +86,8 @@ def notes(outlook: Forecast) -> list[str]:
         if not outlook.comparison.same:
             ends = percent(outlook.agreed.relative_fitness.end["median"])
             said[0] += f" It reaches {ends}; what stands above is of the recommended terms."
+    if outlook.robustness is not None:
+        said.append(_robust(outlook.robustness))
     if u.source == "not stated" and not u.alike and outlook.n_owners > 1 and outlook.joining.answer != "open":
         said.append("Owners are taken to differ as those of real tables do; alike: heterogeneity = 0.")
     if (
@@ -94,8 +99,29 @@ def notes(outlook: Forecast) -> list[str]:
             "owner.stratum is not used: data.strata names no column of the public rows. (A stratum is a group of them, such as "
             "one owner's.)"
         )
+    if outlook.kind == "after the pilot" and u.source == "answers":
+        said.append(
+            "By the pilot alone every owner's columns are taken to vary as those of the public rows do. Where one hardly does, "
+            "the owner's own model may be far worse on everybody's records than is said here."
+        )
+    if outlook.kind == "before the pilot":
+        said.append(
+            "This is of the run after the pilot, with what it leaves of each epsilon; its answers may change it."
+        )
     if not outlook.agreed.private:
         said.append(f"Note: the agreed terms are {NOT_PRIVATE}.")
+    return said
+
+
+def _robust(found: Robustness) -> str:
+    averaged = f"{percent(found.averaged)} above the best on average over runs"
+    liars, factor = counted(found.liars, "owner"), times(found.times)
+    said = (
+        f"Robust against {liars} that lie. If nobody does, it costs {factor} times what averaging costs ({averaged})."
+    )
+    if found.floor > 0:
+        least = percent(found.floor)
+        said += f" Where owners differ as assumed and {found.liars} lie, answers alone ensure no less than {least}."
     return said
 
 

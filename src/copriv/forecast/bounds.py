@@ -9,8 +9,8 @@ from copriv.rules.bounds import Bound, Setting
 
 
 def bounds_of(problem: Problem) -> tuple[Bound, ...]:
-    """The theorems' bounds for the agreed rule; none where a mechanism of one answer is agreed."""
-    if problem.agreement.one_answer:
+    """The theorems' bounds for the agreed rule; none where owners answer once, or only their sum is seen."""
+    if problem.agreement.one_answer or problem.agreement.summed:
         return ()
     return named(problem.agreement.agreement.rule).bounds(setting_of(problem))
 
@@ -61,5 +61,6 @@ def setting_of(problem: Problem) -> Setting:
             (plain, "no preconditioner but a multiple of the identity"),
             (bool(np.all(np.abs(problem.start) <= f.feasible_set.theta_max)), "the start in Θ"),
             (equally, "owners answer equally often"),
+            (terms.robust is None, "answers averaged by records"),
         ),
     )

@@ -13,17 +13,29 @@ import numpy as np
 
 from copriv.agreement import Agreement
 from copriv.errors import UsageError
-from copriv.forecast.assessment import AS_AGREED, ERRORS, RUNS, WORLDS, Comparison, Run, assess, relative_error
+from copriv.forecast.assessment import (
+    AS_AGREED,
+    ERRORS,
+    RUNS,
+    WORLDS,
+    Comparison,
+    Robustness,
+    Run,
+    assess,
+    relative_error,
+)
 from copriv.forecast.bounds import bounds_of
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.generalisation import generalisation_of
 from copriv.forecast.owner_forecast import owners_of
 from copriv.forecast.quantiles import quantiles
 from copriv.forecast.rare_records import Unseen
-from copriv.forecast.result import AtHeterogeneity, Forecast
+from copriv.forecast.result import AtHeterogeneity, Forecast, Kind
 from copriv.forecast.standalone_models import WithoutJoining
 from copriv.model.threads import one_thread
 from copriv.plan import Plan, leaves_open, plan
+from copriv.plan.candidates import freed
+from copriv.plan.planner import of_many_answers
 from copriv.populations.dealt import draw_worlds, heterogeneity_of, heterogeneous_worlds, laws_of
 from copriv.populations.public_mix import public_mixes
 from copriv.populations.public_sample import PublicSample
@@ -62,35 +74,60 @@ def forecast(
         the agreement states it, and each owner that a label names (or whose `owner.stratum` it is) is forecast from its
         own rows. For the public rows of the pipeline, data.strata names the column.
 
+    With a pilot, the run after it is forecast at what the pilot leaves of each ε. `copriv.pilot` gives the forecast after it.
     Raises DataError without a public sample, AgreementError for terms that contradict each other.
 
     >>> outlook.owners[0].verdict  # it was made by copriv.forecast(agreement, public, runs=32)
     'no'
     """
-    report = progress or (lambda done, total: None)
+    problem = public_problem(agreement, public, loss, strata)
+    kind: Kind = "before the pilot" if problem.terms.has_pilot else "before any private record"
+    sample = PublicSample(problem.under(problem.terms.phases[-1]))
+    return forecast_of(sample, kind, runs, seed, public_start, preconditioner, progress)
+
+
+def forecast_of(
+    sample: PublicSample,
+    kind: Kind,
+    runs: int,
+    seed: int,
+    public_start: bool = True,
+    preconditioner: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Forecast:
+    """Forecast the agreement of a public sample, and of what a pilot's answers tell where it has them."""
+    report, problem = progress or (lambda done, total: None), sample.problem
     count("runs", runs)
     count("seed", seed, least=0)
-    problem = public_problem(agreement, public, loss, strata)
     still_open = leaves_open(problem.terms)
     if not still_open:
         problem.terms.mechanism.check_delta(problem.terms)  # before minutes of planning, not after
-    sample = PublicSample(problem)
 
     def planned(keep: bool) -> Plan:
         return plan(
             problem, keep=keep, public_start=public_start, preconditioner=preconditioner, seed=seed, sample=sample
         )
 
-    best = planned(keep=False)
+    after = kind == "after the pilot"  # from here on the mechanism and the number of answers are fixed
+    best = planned(keep=after)
     report(1, 4)
     settled, words = problem.terms, AS_AGREED
     if still_open:
-        kept = planned(keep=True)
+        kept = best
+        if not after and freed(problem.terms).fingerprint == problem.terms.fingerprint:
+            kept = of_many_answers(best, sample, seed)
+        elif not after:
+            kept = planned(keep=True)
         settled, words = kept.agreement, kept.choice.describe()
     report(2, 4)
     heterogeneity = heterogeneity_of(sample)
     worlds = draw_worlds(sample, problem.terms, heterogeneity, WORLDS, seed)
     agreed = assess(problem.under(settled), words, runs, seed, worlds)
+    robustness = None
+    if settled.agreement.robust is not None:
+        averaged = settled.replace(agreement={"robust": None, "robust_by": None})
+        plain = assess(problem.under(averaged), words, runs, seed, worlds)
+        robustness = Robustness.of(agreed, plain, (not heterogeneity.alike) * heterogeneity.value)
     report(3, 4)
     # The plan's choice, the runner-up, and the best choices with and without every promise; each once.
     reported = [best.choice, best.runner_up, *chain(*best.trades().values())]
@@ -166,8 +203,10 @@ def forecast(
         public_mix=public_mixes(problem, not heterogeneity.alike and laws_of(sample) is not None),
         runs=found,
         comparison=Comparison.of(agreed, recommended),
+        robustness=robustness,
         problem=problem,
         worlds=worlds,
+        kind=kind,
         options={"runs": runs, "seed": seed, "public_start": public_start, "preconditioner": preconditioner},
     )
 

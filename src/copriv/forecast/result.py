@@ -3,11 +3,11 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from copriv.forecast.assessment import Assessment, Comparison, Run
+from copriv.forecast.assessment import Assessment, Comparison, Robustness, Run
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.document import SCHEMA, terms_told
 from copriv.forecast.generalisation import Generalisation
@@ -27,6 +27,8 @@ from copriv.problem.verdict import Goal, Verdict
 from copriv.rules.bounds import Bound
 from copriv.simulation.result import NOT_PRIVATE
 from copriv.terms.heterogeneity import Heterogeneity
+
+Kind = Literal["before any private record", "before the pilot", "after the pilot"]
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,8 @@ class Forecast(Shown, Framed, Drawn):
     """The plan's choice, its runner-up, and the best terms with and without each promise, in the same worlds."""
     comparison: Comparison
     """Agreed terms against recommended ones."""
+    robustness: Robustness | None
+    """Price of bearing owners that lie; None where answers are averaged."""
     squared: bool
     """Whether the fitness is a mean squared error, whose root is in the target's unit."""
     generalisation: Generalisation
@@ -100,6 +104,8 @@ class Forecast(Shown, Framed, Drawn):
     """The agreement as it was given, on the public rows."""
     worlds: tuple[World, ...]
     """The draws of the owners' records in which all runs were made."""
+    kind: Kind
+    """What it is made from: public rows, or also a pilot's noisy answers; "before the pilot" it is of the run after it."""
     options: Mapping[str, Any]
     """The options of `forecast`."""
 
@@ -244,6 +250,7 @@ class Forecast(Shown, Framed, Drawn):
             typical_error = {name: self.error(psi) for name, psi in costs.items()}
         document = {
             "schema": SCHEMA,
+            "kind": self.kind,
             "agreed": self.agreed.to_dict(),
             "recommended": self.recommended.to_dict(),
             "public_only": self.public_only,
@@ -292,6 +299,7 @@ class Forecast(Shown, Framed, Drawn):
             "best_subset": self.best_subset,
             "best_weights": self.best_weights,
             "comparison": vars(self.comparison),
+            "robustness": self.robustness and self.robustness.to_dict(),
             "runner_up": self.runner_up and self.runner_up.to_dict(),
             "trades": {name: [run.to_dict() for run in sides] for name, sides in self.trades.items()},
             "flatness": self.plan.flatness,

@@ -11,6 +11,7 @@ has the cost of each promise.
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,12 @@ from copriv.plan.candidates import (
     PRECONDITIONERS,
     answers_of,
     freed,
+    hidden,
     noises_of,
     participants_of,
     sizes_of,
     starts_of,
+    sums_of,
     variances_of,
     ways_of,
 )
@@ -77,6 +80,7 @@ def plan(
         strata, else that of real tables. Settings that are much worse at any of its levels are not chosen (`caution`).
     sample: the public sample of `problem`, if it exists already, so that its worlds are drawn only once.
 
+    With a pilot, the run after it is planned.
     (ε, δ) is considered where every owner states a δ above 0 and the agreement names no mechanism.
     Raises DataError without a public sample, AgreementError where no setting satisfies the agreement.
 
@@ -89,6 +93,7 @@ def plan(
     if not isinstance(problem, Problem):
         problem = Problem.load_public(Agreement.given(problem))
     public = problem.on_public()  # from here on there are no private records
+    public = public.under(public.terms.phases[-1])
     if not keep:
         public = public.under(freed(public.terms))
     terms, noises = public.terms, noises_of(public.terms)
@@ -101,17 +106,21 @@ def plan(
     for way in ways_of(terms):
         for m, size in product(answers_of(terms, way), sizes_of(terms, way)):
             participants = participants_of(terms, size)
+            groups = sums_of(terms, way, size)
             if size is not None and m * participants > terms.agreement.horizon:
                 continue  # groups whose size the plan chooses must end within the agreed horizon
-            variance = variances_of(terms, noises, m)
+            if not hidden(terms, groups):
+                continue
+            variance = variances_of(terms, noises, m, groups)
             for table in tables:
-                priced += table.price(response(way, m, participants), variance, size)
+                priced += table.price(response(way, m - terms.attempts, participants), variance, size)
     if not priced and terms.agreement.group_size == "auto":
         raise AgreementError(
             "agreement.horizon: no rule, answers and size of groups end within it; lengthen it, or fix fewer of them"
         )
     if not priced:
-        raise AgreementError("agreement.rule: no rule fits the agreed communication; name another, or allow any")
+        why = " and the sums of so few owners" * terms.summed
+        raise AgreementError(f"agreement.rule: no rule fits the agreed communication{why}; name another, or allow any")
     quadratic = public.fitness.quadratic is not None
     finalists = finalists_of(priced, quadratic)
     first = finalists[0]
@@ -139,3 +148,13 @@ def plan(
     with suppress(NotCertified, InvalidInput):  # so few records that an unequal allocation can be fitted exactly
         made = cautious(sample, made, unlike, seed)
     return made.advised(*without_joining(public, sample, (not unlike.alike) * unlike.value, seed))
+
+
+def of_many_answers(found: Plan, sample: PublicSample, seed: int = 0) -> Plan:
+    """What `plan` finds with `keep` for terms that fix nothing: the choice among the plan's own settings of many answers."""
+    many = tuple(choice for choice in found.measured if not choice.agreement.one_answer)
+    runner_up = next((choice for choice in many if choice.kind != many[0].kind), None)
+    made = replace(found, choice=many[0], runner_up=runner_up, measured=many, caution=None)
+    with suppress(NotCertified, InvalidInput):
+        made = cautious(sample, made, heterogeneity_of(sample), seed)
+    return made

@@ -94,6 +94,11 @@ class Terms(TermsTable):
     group_size: Count | Literal["auto"] | None = None
     """A1, A2: size of the groups in which owners without a named group answer as one, in the agreement's order (A, Remark 2);
     "auto": planned, with all their answers within the horizon. None: each owner by itself."""
+    robust: Count | None = None
+    """S1, S2: f, the number of owners that may lie without doing much harm (`copriv.rules.robust`); each owner counts once.
+    None: answers are averaged, and every owner is trusted to answer as agreed."""
+    robust_by: Literal["trimmed-mean", "geometric-median"] | None = None
+    """The robust mean that follows the mixing of neighbours; None: "trimmed-mean"."""
     start: tuple[Number, ...] | None = None
     """θ at the start, one number a parameter; zeros when not given. A public choice."""
     mechanism: str = "laplace"
@@ -108,6 +113,8 @@ class Terms(TermsTable):
     """"pilot" only: L, the most that a record's loss counts in the mean loss; without it no mean loss is released."""
     preconditioner: tuple[tuple[Number, ...], ...] | None = None
     """A public p × p matrix that multiplies every direction of descent; the identity when not given."""
+    pilot: Annotated[float, Field(ge=0, lt=1)] | Literal["auto"] | None = None
+    """Share of every owner's ε for a first private answer, by which the rest is planned (`Agreement.phases`); None, 0: none."""
     goal: Literal["own", "common"] | None = None
     """Records that a forecast's verdict is about: each owner's own ("own", also for None), or all owners' ("common")."""
     worthwhile: Annotated[float, Field(ge=0, lt=1)] | None = None
