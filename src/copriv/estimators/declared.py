@@ -237,7 +237,10 @@ def enough(
 
     def heard(times: float) -> bool:
         owners = [{**owner, "epsilon": times * owner["epsilon"], "delta": 0.0} for owner in wanted["owner"]]
-        return not without_data({**wanted, "owner": owners}, row_norm, measured, nonzero, TIGHTER[:1]).drowned
+        then = {**wanted, "owner": owners}
+        if measured is None and (lengths := measuring(then, row_norm, nonzero)):
+            then = lengths[1]
+        return not without_data(then, row_norm, measured, nonzero, TIGHTER[:1]).drowned
 
     powers = [2.0**k for k in range(1, 20)]
     enough = bisect_left(powers, True, key=heard)
