@@ -34,6 +34,8 @@ from copriv.forecast.result import AtHeterogeneity, Forecast, Kind
 from copriv.forecast.standalone_models import WithoutJoining
 from copriv.model.threads import one_thread
 from copriv.plan import Plan, leaves_open, plan
+from copriv.plan.candidates import freed
+from copriv.plan.planner import of_many_answers
 from copriv.populations.dealt import draw_worlds, heterogeneity_of, heterogeneous_worlds, laws_of
 from copriv.populations.public_mix import public_mixes
 from copriv.populations.public_sample import PublicSample
@@ -111,7 +113,11 @@ def forecast_of(
     report(1, 4)
     settled, words = problem.terms, AS_AGREED
     if still_open:
-        kept = best if after else planned(keep=True)
+        kept = best
+        if not after and freed(problem.terms).fingerprint == problem.terms.fingerprint:
+            kept = of_many_answers(best, sample, seed)
+        elif not after:
+            kept = planned(keep=True)
         settled, words = kept.agreement, kept.choice.describe()
     report(2, 4)
     heterogeneity = heterogeneity_of(sample)
