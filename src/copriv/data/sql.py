@@ -48,8 +48,6 @@ def read_sql(address: str, query: str, columns: Sequence[str] | None = None, own
 
     Raises DataError when the data base cannot be reached or the query fails, CoprivError without the extra [sql].
     """
-    if not query.strip():
-        raise DataError("query: a data base needs a query; give one with --query 'SELECT ... FROM ...'")
     pieces = list(stream_sql(address, query, columns, None)())
     if sum(piece.num_rows for piece in pieces) == 0:
         raise DataError("query: gave no rows; an owner needs at least one record")
@@ -67,6 +65,8 @@ def stream_sql(
     address: str, query: str, columns: Sequence[str] | None = None, rows: int | None = 65_536
 ) -> Callable[[], Iterator[pa.Table]]:
     """Return a function that runs the query anew and yields its rows, `rows` at a time (None: all). Raises as `read_sql`."""
+    if not query.strip():
+        raise DataError("query: a data base needs a query; give one with --query 'SELECT ... FROM ...'")
     read = _postgresql
     if address.startswith("duckdb:"):
         read = _duckdb
