@@ -65,7 +65,7 @@ def measured(cell: Cell, runs: int) -> dict[str, tuple[str, list[float]]]:
             said = model.predict(out.features) if squared else model.decision_function(out.features)  # type: ignore[attr-defined]
         return float(score(out.target, said))
 
-    ranges = Ranges.of_public(public.features, True)
+    ranges = Ranges(public.features.min(axis=0), public.features.max(axis=0), shift=True)
     ends = (float(public.target.min()), float(public.target.max()))
     declared = {"bounds": (ranges.low, ranges.high), **({"target_bounds": ends} if squared else {"classes": (-1, 1)})}
     few = (public.features, public.target)

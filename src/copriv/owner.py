@@ -15,6 +15,7 @@ Source: A, Thm 1; S, Thm 1; errata 1, 7 and 8.
 import math
 import threading
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from copy import copy
 from fractions import Fraction
@@ -73,11 +74,6 @@ class Owner(Shown):
                 "model.gradient_bound_assumed: a bound that nothing enforces is not private; an owner answers only "
                 "with gradient_bound_assumed = false, where each record's gradient is clipped"
             )
-        if agreement.summed:
-            raise AgreementError(
-                'agreement.aggregation: "sum" can be planned, forecast and simulated, but not answered yet: a share of the '
-                'noise protects nobody unless the answer is masked; choose aggregation = "each" to run it'
-            )
         mechanism = agreement.mechanism
         mechanism.check_delta(agreement)
         if records.units != self._terms.records:
@@ -98,7 +94,8 @@ class Owner(Shown):
         # first cost nothing.
         self._one_at_a_time = threading.Lock()
         self._start = start_of(agreement, records.n_parameters)
-        self._phase: Phase = mechanism.phase(agreement, self._terms, records.n_parameters, loss)
+        group = agreement.answers_with(name) if agreement.summed else ()
+        self._phase: Phase = mechanism.phase(agreement, self._terms, records.n_parameters, loss, group)
         δ = Fraction(self._terms.delta)
         if ledger is None:  # not `or`: a ledger without a line yet may count as false
             ledger = MemoryLedger(name, Fraction(self._terms.epsilon), agreement.answers, δ)
@@ -130,12 +127,18 @@ class Owner(Shown):
             ),
         )
 
-    def answer(self, query: Query) -> Answer:
+    def answer(self, query: Query, hide: Callable[[Array], Array] | None = None) -> Answer:
         """One private answer; the same query asked again gets the same answer and costs nothing.
 
+        hide: puts an answer, with fresh noise in it, under masks. It is needed where only sums are agreed to be seen
+        (`copriv.network.masked_sum`), since one owner's share of the noise protects nobody. The answer is then the masked
+        words, as numbers (`copriv.privacy.words`).
         Raises QueryRefused (not a query of this agreement; nothing charged) or BudgetRefused (answer m + 1).
         """
         self._check(query)
+        if self._agreement.summed != (hide is not None):
+            how = "under masks, which are missing" if hide is None else "each by itself, and not under masks"
+            raise self._refused(query, f"answers of this agreement leave {how}")
         stored = self.ledger.released(query.identity, query.theta)
         if stored is None:
             with self._one_at_a_time:
@@ -144,6 +147,8 @@ class Owner(Shown):
                     raise BudgetRefused(overspent(self.name, self._phase.charge[0], budget, spent, answers_left=0))
                 self.ledger.charge(query.identity, query.theta, *self._phase.charge)
             stored = self._private(query.theta)
+            if hide is not None:
+                stored = hide(stored)
             self.ledger.record(query.identity, stored)
         return Answer(query.identity, query.fingerprint, self.name, stored, self.ledger.answers, self.ledger.head)
 

@@ -6,9 +6,10 @@ import pytest
 from copriv import Owner
 from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants
-from copriv.errors import AgreementError
+from copriv.errors import AgreementError, QueryRefused
 from copriv.losses import Squared
 from copriv.model.records import Records
+from copriv.protocol import Query
 
 
 def summed(owners: int = 5, owner: dict | None = None, **terms: object) -> Agreement:
@@ -67,7 +68,10 @@ def test_an_agreement_without_sums_keeps_its_fingerprint() -> None:
     assert Agreement.of(document).fingerprint != summed().fingerprint
 
 
-def test_an_owner_does_not_answer_for_sums_yet() -> None:
+def test_an_owner_answers_for_a_sum_under_masks_alone() -> None:
     records = Records.of(np.ones((100, 2)), np.zeros(100))
-    with pytest.raises(AgreementError, match="not answered yet"):
-        Owner(summed(), "bank 0", records, Squared())
+    agreed = summed()
+    owner = Owner(agreed, "bank 0", records, Squared())
+    with pytest.raises(QueryRefused, match="under masks, which are missing"):
+        owner.answer(Query("first", agreed.fingerprint, "bank 0", np.zeros(2)))
+    assert owner.ledger.answers == 0

@@ -265,6 +265,7 @@ CASES = {
         "model.json", with_value("theta", value=DROPPED), PREDICT, 3, "give the file that copriv learner"
     ),
     "a model of too few parameters": ("model.json", with_value("theta", value=[1.0]), PREDICT, 3, "ask for the file as copriv"),
+    "a model without end": ("model.json", with_value("theta", value=[1.7e308] * 15), PREDICT, 3, "ask for the file as copriv"),
     "a model of words": ("model.json", with_value("theta", value=["a"]), PREDICT, 3, "model.theta: must be numbers"),
     "a model of nan": ("model.json", with_value("theta", 0, value=float("nan")), PREDICT, 3, "every entry must be finite"),
     "a model with another agreement": (

@@ -170,21 +170,23 @@ def test_a_reader_that_leaves_early_is_no_traceback(agreement):
     assert "Traceback" not in done.stderr
 
 
+def test_python_runs_the_package():
+    done = subprocess.run([sys.executable, "-m", "copriv", "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (0, library.__version__)
+
+
 # demo
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
     directory = tmp_path_factory.mktemp("demo")
-    begun = time.perf_counter()
-    done = process("demo", "--out", directory, COPRIV_WORKERS="2")
-    return done, directory, time.perf_counter() - begun
+    return process("demo", "--out", directory, COPRIV_WORKERS="2"), directory
 
 
 def test_the_demo_shows_every_model_and_says_what_it_means(shown):
-    done, directory, seconds = shown
+    done, directory = shown
     assert (done.returncode, done.stderr) == (0, "")
-    assert seconds < 20
     for model in ("bank-1 alone", "bank-2 alone", "bank-3 alone", "together, with privacy", "pooled, without privacy"):
         assert model in done.stdout
     assert "real rows" in done.stdout
@@ -208,6 +210,8 @@ def test_the_demos_sentence_follows_from_its_numbers(shown):
     assert set(document) >= KEYS | {"table", "conclusion"}
     assert [owner["epsilon"] for owner in document["owners"]] == [1.0, 1.0, 1.0]
     assert document["source"] == "real"
+    # What it takes: some seconds, by what it computes and not by a clock.
+    assert document["runs"] * document["horizon"] * document["records"] < 1e8
     together = document["relative_fitness"]["final"]["median"]
     paid = [owner["name"] for owner in document["owners"] if owner["verdict"] == "yes"]
     # The story that the demo is there to tell: smaller owners gain, the largest does not.
@@ -522,7 +526,9 @@ def test_init_on_a_terminal_asks_and_with_template_does_not(tmp_path):
     assert (code, "Step by step" in said) == (0, True), said
     assert Agreement.load(tmp_path / "asked.toml").agreement.name == "our consortium"
     assert "copriv owner keys owner-1" in said, "both ways to keys: each owner's own,"
-    assert said.rstrip().endswith("copriv init --network asked.toml consortium"), "and everybody's at once"
+    assert said.rstrip().endswith("copriv init --network planned/recommended.toml consortium"), (
+        "and everybody's at once"
+    )
     code, said = typed("plain.toml", "--template", keys=b"")
     assert (code, "Step by step" in said) == (0, False), said
     assert (tmp_path / "plain.toml").read_text() == init.template()

@@ -55,6 +55,8 @@ def test_without_a_terminal_all_that_is_proposed_is_taken_and_the_next_commands_
     assert done.code == 0, done.err
     assert "ranges rounded outward" in done.err
     assert "member: left out, for it has 80 different texts" in done.err
+    assert "copriv forecast mine.toml --out planned" in done.out  # which writes what the next command takes
+    assert "copriv init --network planned/recommended.toml consortium" in done.out
     agreement = Agreement.load("mine.toml")
     assert agreement.data.bounds["age"] == (10.0, 90.0)
     assert agreement.data.dates == {"opened": ("2015-01-01", "2021-12-31")}

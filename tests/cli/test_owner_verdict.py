@@ -103,6 +103,9 @@ def test_before_a_run_it_forecasts_from_the_public_rows_and_says_what_python_say
         ((), 2, "give its JSON (--forecast), or the public rows"),
         (("--model", "run.json", "--forecast", "forecast.json"), 2, "give one of them"),
         (("--forecast", "run.json"), 3, "not the JSON of a forecast"),
+        (("--forecast", "owners.json"), 3, "not the JSON of a forecast"),
+        (("--forecast", "terms.json"), 3, "not the JSON of a forecast"),
+        (("--forecast", "unlike.json"), 3, "not the JSON of a forecast"),
         (("--forecast", "own.csv"), 3, "it is no JSON"),
         (("--model", "other.json"), 3, "the model of another agreement"),
         (("--model", "home.json"), 3, "give the common model"),
@@ -116,6 +119,9 @@ def test_what_is_missing_or_wrong_is_said(
     (home / "other.json").write_text(Model(other, np.zeros(2), None, RECORD).to_json())
     made = {**RECORD, "personalized_at_home": {"private": False}}
     (home / "home.json").write_text(Model(AGREED, np.zeros(2), None, made).to_json())
+    for key, wrong in (("owners", 3), ("terms", {"agreed": 3}), ("heterogeneity", {"value": 1.0})):
+        name = {"heterogeneity": "unlike"}.get(key, key)
+        (home / f"{name}.json").write_text(json.dumps({**AHEAD, key: wrong}))
     assert _ask(home, *more) == code
     said = capsys.readouterr().err
     assert why in " ".join(said.split())

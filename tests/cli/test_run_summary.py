@@ -26,6 +26,7 @@ from copriv.report.public_rows import PublicRows
 from unsigned import unsigned
 
 BEST = np.array([1.0, -0.5])
+SIZES = {"a": 3800, "b": 200}
 
 
 def agreement(**terms: Any) -> Agreement:
@@ -61,6 +62,29 @@ def test_the_estimate_is_right_on_average() -> None:
     assert abs(np.mean(taken_off)) < 3 * error
     assert np.mean(plain) > 3 * error, "without what is taken off it is wrong, and seen to be"
     assert shift > 0
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_everybodys_records_are_in_the_owners_mix(known: bool) -> None:
+    """Owners of 3,800 and 200 records with other slopes, as many public rows of each: without strata they judge another mix."""
+    rng, agreed, slopes = np.random.default_rng(26), agreement(), np.array([0.8, -0.8])
+    agreed = Agreement.of(
+        {**agreed.to_dict(), "owner": [{"name": n, "records": k, "epsilon": 1.0} for n, k in SIZES.items()]}
+    )
+
+    def mixed(sizes: tuple[int, int]) -> Records:
+        rows = drawn(rng, sum(sizes))
+        return Records.of(rows.features, rows.target + np.repeat(slopes, sizes) * rows.features[:, 0])
+
+    held = 0
+    for _ in range(100):
+        fitness = Fitness(Squared(), Regularizer(0.01), FeasibleSet(10.0), mixed((3800, 200)))
+        optimum = fitness.minimum()
+        model = optimum.theta + np.array([0.1, -0.05])
+        true = float(relative_fitness(np.array(fitness.value(model)), optimum))
+        found = PublicRows(agreed, mixed((200, 200)), ["a"] * 200 + ["b"] * 200 if known else None).judged(model)
+        held += found["low"] <= true <= found["high"]
+    assert (held >= 82) == known, f"{held} of 100 in a 90 % interval"
 
 
 def test_the_best_model_of_the_public_rows_has_nothing_above_it() -> None:

@@ -45,6 +45,11 @@ def found(path):
     return {one.name: one for one in proposals(read_table(path))}
 
 
+def test_a_column_without_a_name_is_left_out(table):
+    said = found(table({"": ["x", "y"] * 30, "age": CELLS["age"]}))
+    assert (said[""].kind, said[""].why_not) == (None, "has no name")
+
+
 def test_each_kind_of_column(table):
     said = found(table(CELLS))
     kinds = {name: (one.kind, one.value, one.ordered, one.missing) for name, one in said.items() if one.kind}

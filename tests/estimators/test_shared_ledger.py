@@ -19,6 +19,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multioutput import MultiOutputRegressor
 
 from copriv import BudgetRefused
+from copriv.errors import InvalidInput
 from copriv.estimators import PrivateRegressor, SharedLedger, SpendingWarning
 
 X = np.random.default_rng(0).uniform(0, 1, (200, 2))
@@ -223,3 +224,9 @@ def test_fits_in_threads_together_keep_to_the_limit() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert 0 < sum(pool.map(fit, range(24))) <= ledger.spent <= 2.0
+
+
+@pytest.mark.parametrize("limit", [{"epsilon": -1.0}, {"epsilon": float("nan")}, {"delta": -1e-6}])
+def test_a_limit_that_is_none_is_refused_when_it_is_given(limit: dict[str, float]) -> None:
+    with pytest.raises(InvalidInput, match=f"{next(iter(limit))}: must be a finite number, 0 or more"):
+        SharedLedger(**limit)

@@ -55,6 +55,20 @@ def test_few_records_and_a_good_common_model_are_a_yes_and_many_and_a_bad_one_a_
     assert no.errors["personalized"] < 1.02 * no.errors["own"] < no.errors["common"]
 
 
+def test_the_common_model_is_expected_in_the_mix_of_the_owners_where_public_rows_name_them() -> None:
+    """Of two owners the other has 50 times as many records, so that the common model is near its model."""
+    others = TRUTH + np.array([1.0, 1.0, -1.0, -1.0, 2.0])
+    rows = zip(_rows(100, 2), _rows(100, 3, others), strict=True)
+    public, ahead = tuple(np.concatenate(parts) for parts in rows), {**AHEAD, "owners": []}
+    true = 1.0 + float((others - TRUTH) ** 2 @ [1 / 3, 1 / 3, 1 / 3, 1 / 3, 1.0])  # features are uniform
+    known, unknown = (
+        copriv.owner_verdict(_terms(800), "a", _rows(800, 1), ahead, public=public, strata=strata).errors["common"]
+        for strata in (["a"] * 100 + ["b"] * 100, None)
+    )
+    assert known == pytest.approx(true, rel=0.2)
+    assert unknown < 0.6 * true
+
+
 def test_the_value_says_that_it_is_not_for_release_with_a_forecasts_keys_and_words() -> None:
     found = copriv.owner_verdict(_terms(40), "a", _rows(40, 1), TRUTH)
     said = json.loads(found.to_json())

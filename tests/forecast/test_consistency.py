@@ -243,7 +243,7 @@ def ended(draws):
 def test_a_verdict_agrees_with_its_median(seed, shift, spread, apart):
     rng = np.random.default_rng(seed)
     own, public = np.exp(spread * rng.normal(size=(32, 1))), np.exp(apart * rng.normal(size=32) + 0.3)
-    judged = WithoutJoining(public, (100,), np.array([100.0]), own, np.zeros((32, 1)))
+    judged = WithoutJoining(public, own, np.zeros((32, 1)))
     together = np.exp(shift + 0.3 * rng.normal(size=(32, 4)))
     verdict = judged.verdict_on_all(ended(together), 0, Asked.of("common", 0.005))
     probability = verdict.probability

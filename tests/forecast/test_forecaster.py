@@ -282,6 +282,11 @@ def test_what_turns_on_how_unlike_owners_are_is_open():
     assert all(word in found.verdict for word in ("if the owners are alike", "data.strata", "data.heterogeneity"))
     for owner in found.owners:
         assert owner.on_own.if_alike.gain > owner.on_own.if_unlike.gain
+    none = {key: dataclasses.replace(found.owners[0].on_own.if_alike, gain=0.0) for key in ("if_alike", "if_unlike")}
+    on_own = dataclasses.replace(found.owners[0].on_own, **none)
+    same = dataclasses.replace(found, owners=tuple(dataclasses.replace(one, on_own=on_own) for one in found.owners))
+    assert "no better" not in same.verdict, "two outcomes that are one are not told as two"
+    assert "80 % would be a yes" in same.verdict
 
 
 def verdict(outlook, answers, together=0.01, public_only=0.2):

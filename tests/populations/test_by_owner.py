@@ -188,7 +188,7 @@ def test_an_owner_of_no_public_row_has_a_population_that_no_model_fits() -> None
     public, labels = (X, X @ TRUTH + rng.normal(size=400)), np.repeat([f"o{i}" for i in range(4)], 100)
     laws = OwnerLaws(PublicSample.of(Problem.forecasting(_terms(), public, strata=labels)))
     assert laws._alpha < 1.5
-    worth = [one.weight.sum() ** 2 / np.sum(one.weight**2) for one in (w.laws[4] for w in laws.drawn(8, 0))]
+    worth = [one.weight.sum() ** 2 / np.sum(one.weight**2) for one in (w.owners[4].law for w in laws.drawn(8, 0))]
     assert np.median(worth) > 5.0  # 3 rows a parameter, under Dirichlet weights: about 10
 
 
@@ -239,12 +239,13 @@ def test_a_world_deals_what_was_agreed_and_each_law_has_the_best_model_that_was_
     laws = _laws(1, away, each, loss)
     assert laws._models_classes is (each == 50)
     for k, world in enumerate(laws.drawn(3, 0)):
-        for own, held in zip(world.problem(_terms(loss)).owners, world.held, strict=True):
+        held_by_owner = [one.records for one in world.owners]
+        for own, held in zip(world.problem(_terms(loss)).owners, held_by_owner, strict=True):
             assert own.features is held.features
-        assert [records.weight.sum() for records in world.held] == list(SIZES)
+        assert [records.weight.sum() for records in held_by_owner] == list(SIZES)
         assert world.pool.fitness.records.weight.sum() == sum(SIZES)
         assert np.abs(world.pool.fitness.gradient(world.pool.optimum.theta)).max() < 1e-6
-        moved = np.array([best.theta for best in world.best])  # type: ignore[union-attr]
+        moved = np.array([one.best.theta for one in world.owners])  # type: ignore[union-attr]
         rng = np.random.default_rng([0, 8, k])
         rng.standard_exponential(5 * each)
         d = laws._posterior[1][:, :-1][rng.integers(len(laws._posterior[1]))]
@@ -253,7 +254,7 @@ def test_a_world_deals_what_was_agreed_and_each_law_has_the_best_model_that_was_
             # Owner 0 is 1.5 from the others along the first axis; 150 rows place it within about 0.1 (0.3 for classes).
             assert moved[0, 0] - moved[1:, 0].mean() == pytest.approx(1.5, abs=0.45 if squared else 1.2)
         if squared:  # everybody's rows are moved to its model, and not its own ones too, or it would fit neither
-            assert world.best[0].value < 1.6  # type: ignore[union-attr]
+            assert world.owners[0].best.value < 1.6  # type: ignore[union-attr]
             assert world.apart[0] > world.apart[1:].max()
         assert world.on_own(0, moved[:1])[0] == pytest.approx(0.0, abs=1e-6)
 
@@ -465,5 +466,6 @@ def test_owners_apart_in_one_direction_of_many_are_given_few_of_everybodys_rows(
     alike = [laws(0.0)._alpha for _ in range(3)]
     assert min(alike) > 50
     # Each keeps its own width, 0.3, and a little for what its rows do not show; everybody's is 1.
-    wide = [np.cov(one.features[:, 0], aweights=one.weight) for world in laws(1.6).drawn(3, 0) for one in world.laws]
+    drawn = [one.law for world in laws(1.6).drawn(3, 0) for one in world.owners]
+    wide = [np.cov(law.features[:, 0], aweights=law.weight) for law in drawn]
     assert 0.07 < np.median(wide) < 0.15

@@ -216,7 +216,7 @@ def test_a_level_that_no_public_row_has_is_in_worlds_as_often_as_the_rule_of_suc
     problem = problem_of(x, np.sign(y) if loss == "hinge" else y, loss=loss, records=(4000,))
     law = Law(problem)
     assert law.plenty
-    assert law.unseen.tolist() == [2]
+    assert law.features.unseen.tolist() == [2]
     tables = [law.draw((0, i)).pool.unbounded[0] for i in range(100)]
     shares = np.array([r.weight @ r.features[:, 2] / r.weight.sum() for r in tables])
     assert shares.mean() == pytest.approx(1 / 81, abs=5 / 81 / np.sqrt(100))
@@ -238,7 +238,7 @@ def test_a_column_of_zeros_among_numbers_is_constant():
     x = np.random.default_rng(0).normal(size=(80, 3))
     x[:, 0] = 0.0
     law = Law(problem_of(x, x @ np.ones(3)))
-    assert not len(law.unseen)
+    assert not law.unseen
     assert not law.draw((0, 1)).pool.unbounded[0].features[:, 0].any()
 
 

@@ -37,7 +37,7 @@ def functions(file: Path) -> frozenset[str]:
 
 
 def test_every_mechanism_on_the_list_has_a_page_and_the_index_names_it() -> None:
-    assert set(PROVED) == NAMED | {"composition", "masks", "phases", "transcript"}
+    assert set(PROVED) == NAMED | {"composition", "masks", "phases", "sum", "transcript"}
     assert {name for name in PROVED if f"({name}.md)" in PAGES["index"]} == set(PROVED)
 
 

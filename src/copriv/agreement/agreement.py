@@ -9,7 +9,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -204,21 +204,33 @@ class Agreement(Shown, Framed, AgreedTerms):
         Where owners answer once, each is a participant by itself, whatever the rule. A size of groups that is still "auto"
         counts as none.
         """
-        size = self.agreement.group_size
+        if self.one_answer:
+            return tuple((i,) for i in range(self.n_owners))
+        return self.members_of(self.synchronous, self.agreement.group_size)
+
+    def answers_with(self, owner: str) -> tuple[int, ...]:
+        """Indices of the owners that answer together with this one, itself included."""
+        index = self.owner_names.index(owner)
+        return next(group for group in self.members if index in group)
+
+    def members_of(self, together: bool, size: int | str | None) -> tuple[tuple[int, ...], ...]:
+        """The same for owners that answer all together, or else in groups of about this size."""
+        if together:
+            return (tuple(range(self.n_owners)),)
         groups: dict[object, list[int]] = {}
         ungrouped = [i for i, owner in enumerate(self.owner) if not owner.group]
-        number = -(
-            -len(ungrouped) // (size if isinstance(size, int) else 1)
-        )  # of groups; their sizes differ by one at most
+        number = -(-len(ungrouped) // (size if isinstance(size, int) else 1))  # sizes differ by one at most
         group_of = {i: k * number // len(ungrouped) for k, i in enumerate(ungrouped)}
         for i, owner in enumerate(self.owner):
-            group: object = owner.group or group_of[i]
-            if self.one_answer:
-                group = i
-            elif self.synchronous:
-                group = "all"
-            groups.setdefault(group, []).append(i)
+            groups.setdefault(owner.group or group_of[i], []).append(i)
         return tuple(map(tuple, groups.values()))
+
+    def aggregation(self, group: Sequence[int]) -> rules.Aggregation:
+        """How the answers of these owners become one vector."""
+        members = list(group)
+        if not self.summed:
+            return rules.Aggregation(self.weights[members])
+        return rules.SharedSum(self.weights[members], self.colluding, self._floors[members])
 
     @property
     def mechanism(self) -> Mechanism:
@@ -226,8 +238,29 @@ class Agreement(Shown, Framed, AgreedTerms):
         return mechanisms.named(self.agreement.mechanism)
 
     def noise_scales(self, feature_bound: float | None = None) -> Float[Array, " owners"]:
-        """Scale of every owner's noise. feature_bound: B, where the agreement gives no number."""
+        """Scale of every owner's noise. feature_bound: B, where the agreement gives no number.
+
+        Where only a sum is seen, that of independent noise on each answer with the same variance in the sum.
+        """
+        alone = self.scales_alone(feature_bound)
+        for group in self.members if self.summed else ():
+            summed = self.aggregation(group)
+            assert isinstance(summed, rules.SharedSum)
+            alone[list(group)] = summed.by_owner(alone[list(group)])
+        return alone
+
+    def scales_alone(self, feature_bound: float | None = None) -> Float[Array, " owners"]:
+        """Scale of the noise that every owner's answer needs by itself."""
         return self.by_owner([self.mechanism.scale(self, owner, feature_bound) for owner in self.owner_tables])
+
+    @cached_property
+    def _floors(self) -> Float[Array, " owners"]:
+        """Scale of the noise that each owner adds to its answers by itself, so that it keeps its floor; 0 without one."""
+        floors = []
+        for owner in self.owner_tables:
+            own = owner.model_copy(update={"epsilon": owner.floor})
+            floors.append(0.0 if owner.floor is None else self.mechanism.scale(self, own))
+        return self.by_owner(floors)
 
     @property
     def loss(self) -> LinearLoss:

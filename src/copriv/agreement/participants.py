@@ -31,7 +31,9 @@ class Participants:
         Raises AgreementError where the size of groups is still "auto".
         """
         if agreement.agreement.group_size == "auto":
-            raise AgreementError('agreement.group_size: still "auto"; plan it first (copriv forecast) or give a number')
+            raise AgreementError(
+                'agreement.group_size: still "auto"; plan it first (copriv forecast --out DIR) or give a number'
+            )
         w, members = agreement.weights, agreement.members
         rates = tuple(float(np.mean([agreement.owner[i].rate for i in group])) for group in members)
         return cls(members, np.array([w[list(group)].sum() for group in members]), rates)

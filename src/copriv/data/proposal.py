@@ -91,6 +91,8 @@ def as_declared(columns: Sequence[Proposal], target: str) -> dict[str, Any]:
 
 
 def _column(series: nw.Series[Any]) -> Proposal:
+    if not series.name.strip():
+        return Proposal(series.name, why_not="has no name")
     try:
         cells, place = distinct(series)
     except DataError as error:

@@ -101,7 +101,9 @@ def _readable(path: Path) -> Iterator[Path]:
     if folder:
         raise DataError(f"{path}: is a folder; give the path of a .csv or .parquet file in it")
     if not file:
-        raise DataError(f"{path}: there is no such file; give the path of a .csv or .parquet file")
+        raise DataError(
+            f"{path}: there is no such file; give the path of a .csv or .parquet file, from the folder you are in"
+        )
     suffix = path.suffix.lower()
     if suffix in (".tsv", ".txt"):
         raise DataError(f"{path}: cannot read a {suffix}; save it with commas, as .csv, or as Parquet")

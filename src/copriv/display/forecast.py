@@ -50,7 +50,7 @@ def costs(outlook: Forecast) -> Table:
         cells.append((label, percent(ψ), *([] if error is None else [f"{error:.4g}"]), records))
     target = outlook.agreed.agreement.data.target
     unit = "" if target is None else f" in {printable(target, 20)}"  # in the unit of that column
-    errors = [f"typical error{unit}"] if outlook.squared else []
+    errors = [f"typical error{unit}"] * outlook.squared
     return Table(("", "above the best", *errors, "in pooled records"), tuple(cells))
 
 
@@ -165,9 +165,8 @@ def _terms_in_words(outlook: Forecast) -> list[str]:
     terms = [("Agreed", outlook.agreed), ("Recommended", outlook.recommended)]
     if outlook.comparison.same:
         terms = [("Agreed and recommended", outlook.agreed)]
-    advised = advice(outlook.plan)
     said = [f"{name}: {one.words} ({one.kind})." for name, one in terms]
-    return [*said, better(outlook), *([advised] if advised else [])]
+    return [*said, better(outlook), *filter(None, [advice(outlook.plan)])]
 
 
 def better(outlook: Forecast) -> str:
@@ -202,7 +201,7 @@ def _next_best(outlook: Forecast) -> list[str]:
         flat = next(
             word for limit, word in ((1.5, "flat"), (5.0, "not flat"), (float("inf"), "steep")) if worst < limit
         )
-        among = ", among rules that descend," if plan.agreement.one_answer else ""
+        among = ", among rules that descend," * plan.agreement.one_answer
         said.append(f"The optimum{among} is {flat}. Cost at half or twice {'; '.join(parts)}.")
     return said
 
@@ -383,12 +382,12 @@ def _reached(choice: Choice) -> str:
 
 def plan_card(plan: Plan) -> Card:
     """Card of a plan: the choice, the advice, and the other settings that were run."""
-    advised, others = advice(plan), [choice for choice in plan.measured if choice is not plan.choice]
+    others = [choice for choice in plan.measured if choice is not plan.choice]
     return Card(
         f"Plan: {plan.choice.describe()}",
         (
             _reached(plan.choice),
-            *([advised] if advised else []),
+            *filter(None, [advice(plan)]),
             f"{plan.considered:,} settings were priced, {len(plan.measured)} of them run.",
             Table.of(
                 ("others that were run", "above the best"),

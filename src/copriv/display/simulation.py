@@ -24,15 +24,20 @@ def title(result: Simulation) -> str:
 
 def details(result: Simulation) -> list[str | Table]:
     """List everything: the records, the verdict, ψ at the end, and each owner's results."""
-    clipped = f"{percent(result.clipped)} of the records' gradients were clipped."
+    own, measured = list[Table](), list[str]()
+    if any(owner.own is not None for owner in result.owners):
+        own.append(_own_records(result))
+    if result.durations is not None:
+        measured.append(_took(result.durations))
+    if result.clipped > 0:
+        measured.append(f"{percent(result.clipped)} of the records' gradients were clipped.")
     return [
         result.description,
         question(result),
         of_simulation(result),
-        *([_own_records(result)] if any(owner.own is not None for owner in result.owners) else []),
+        *own,
         ended(result.relative_fitness),
-        *([] if result.durations is None else [_took(result.durations)]),
-        *([clipped] if result.clipped > 0 else []),
+        *measured,
         _owners(result),
         *(f"Note: {note}." for note in notes(result)),
     ]
@@ -80,7 +85,7 @@ def notes(result: Simulation) -> list[str]:
         "simulated": "the records are simulated, not real",
         "public": "the records are public rows that stand in for the owners' own, as if all owners were alike",
     }
-    return [*result.warnings, *([of_source[result.source]] if result.source in of_source else [])]
+    return [*result.warnings, *filter(None, [of_source.get(result.source)])]
 
 
 def _owners(result: Simulation) -> Table:

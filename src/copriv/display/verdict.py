@@ -12,9 +12,7 @@ from copriv.simulation import Simulation
 
 def of_forecast(outlook: Forecast) -> str:
     """Say for whom joining pays, by how much and with which probability, what would settle open cases, and cautions."""
-    said = [answer(outlook), *qualified(outlook)]
-    caution = outlook.caution
-    return " ".join([*said, *([caution] if caution else [])])
+    return " ".join(filter(None, [answer(outlook), *qualified(outlook), outlook.caution]))
 
 
 def answer(outlook: Forecast) -> str:
@@ -25,7 +23,7 @@ def answer(outlook: Forecast) -> str:
 def qualified(outlook: Forecast) -> list[str]:
     """Qualify the verdict: ψ on all records, terms under which it does not hold, and owners that cost the others."""
     verdict = outlook.joining
-    terms = "" if outlook.comparison.same else " by the recommended terms"
+    terms = " by the recommended terms" * (not outlook.comparison.same)
     said = [
         f"On everybody's records: {percent(outlook.together)} above the best possible together{terms}, "
         f"{percent(outlook.public_only)} by the public rows alone."
@@ -47,8 +45,11 @@ def of_owner(name: str, found: OwnerVerdict, worthwhile: float) -> str:
 
 def _answer(verdict: Verdict, worthwhile: float) -> str:
     gain, even, rest = (verdict.names(answer) for answer in ("yes", "open", "no"))
-    said = [_paying(verdict, gain)] if gain else []
-    said += [_open(verdict, even)] if even else []
+    said = []
+    if gain:
+        said.append(_paying(verdict, gain))
+    if even:
+        said.append(_open(verdict, even))
     if rest:
         said.append(_not_paying(verdict, rest, worthwhile, alone=not gain and not even))
     if not even:
@@ -97,11 +98,11 @@ def _open(verdict: Verdict, even: Sequence[str]) -> str:
     """Say for whom it is open whether joining pays, what that depends on, and what would settle it."""
     found = [verdict.owners[name] for name in even]
     pairs = [(one.if_alike, one.if_unlike) for one in found if one.if_alike is not None and one.if_unlike is not None]
-    if not pairs:
+    alike, unlike = (_better([pair[k].gain for pair in pairs]) for k in (0, 1)) if pairs else ("", "")
+    if alike == unlike:
         chance = percent_range(*ends([one.probability for one in found]))
         told = f"it does with a probability of {chance}, and {100 * YES:.0f} % would be a yes"
         return f"Whether joining pays is open for {names(even)}: {told}."
-    alike, unlike = (_better([pair[k].gain for pair in pairs]) for k in (0, 1))
     return (
         f"Whether joining pays is open for {names(even)}: {alike} if the owners are alike, {unlike} if they differ as in real "
         "tables. Public rows that name their owner (data.strata) or a stated data.heterogeneity would settle it."
@@ -186,13 +187,17 @@ def advice(plan: Plan) -> str | None:
 def of_simulation(result: Simulation) -> str:
     """Say for whom joining paid in a simulation, by how much and with which probability, and ψ of each model."""
     verdict = result.joining
-    said = [_answer(verdict, result.worthwhile)] if verdict.owners else ["Whether joining pays was not judged."]
-    privately = ", with privacy" if result.bound_enforced else ""
+    said = "Whether joining pays was not judged."
+    if verdict.owners:
+        said = _answer(verdict, result.worthwhile)
+    privately = ", with privacy" * result.bound_enforced
     costs = [f"{percent(result.relative_fitness.final['median'])} above the best possible together{privately}"]
     alone = [owner.alone for owner in result.owners if owner.alone is not None]
-    costs += [f"{percent_range(*ends(alone))} alone"] if alone else []
-    costs += [f"{percent(result.public_only)} by the public rows alone"] if result.public_only is not None else []
-    return " ".join([*said, f"On everybody's records: {', '.join(costs)}."])
+    if alone:
+        costs.append(f"{percent_range(*ends(alone))} alone")
+    if result.public_only is not None and result.source != "public":  # else it was fitted to these very rows
+        costs.append(f"{percent(result.public_only)} by the public rows alone")
+    return f"{said} On everybody's records: {', '.join(costs)}."
 
 
 def of_own_learners(outlook: OwnLearnersForecast) -> str:

@@ -1,6 +1,6 @@
 """Declared ranges of columns and target: map values to [−1, 1], and coefficients back to the columns' own units."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -36,6 +36,8 @@ class Ranges:
         elif _are_pairs(name, bounds, columns):
             bounds = tuple(zip(*bounds, strict=True))
         try:
+            if isinstance(bounds, Set):
+                raise TypeError("a set has no order")
             low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), (columns,)) for end in bounds)
         except (TypeError, ValueError):
             raise InvalidInput(

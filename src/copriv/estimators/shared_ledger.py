@@ -27,6 +27,7 @@ from jaxtyping import Float
 from copriv.errors import BudgetRefused
 from copriv.privacy.ledger import Cost, MemoryLedger, PhaseBudget
 from copriv.types import Array
+from copriv.validation import non_negative
 
 
 class SpendingWarning(UserWarning):
@@ -62,7 +63,8 @@ class SharedLedger:
 
     epsilon, delta: the most that any row may pay over all fits; None: counted without a limit. A fit costs as much as the
     owner that spends the most, and costs of fits add up, whatever rows, columns or names of owners they have. For other
-    people make another SharedLedger. Raises BudgetRefused, before anything is answered, where a fit would go beyond.
+    people make another SharedLedger. Raises InvalidInput for a limit below 0, and BudgetRefused, before anything is answered,
+    where a fit would go beyond.
 
     >>> import numpy as np
     >>> from copriv.estimators import PrivateRegressor, SharedLedger
@@ -73,6 +75,9 @@ class SharedLedger:
     """
 
     def __init__(self, epsilon: float | None = None, delta: float | None = None) -> None:
+        for name, most in (("epsilon", epsilon), ("delta", delta)):
+            if most is not None:
+                non_negative(name, most)
         self._most = (None if epsilon is None else Fraction(epsilon), None if delta is None else Fraction(delta))
         self._spent, self._by_owner, self._fits = NOTHING, dict[str, Cost](), 0
         self._process = os.getpid()

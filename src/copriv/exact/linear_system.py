@@ -84,8 +84,9 @@ class OwnerKinds:
         """
         if order == "random order" and self.answers is None:
             raise InvalidInput("order: a random order of all answers needs the number of answers of each owner")
-        reached = order == "random order" or (self.answers is not None and (self.answers < horizon).any())
-        return self.answers if reached else None
+        if order == "random order" or (self.answers is not None and (self.answers < horizon).any()):
+            return self.answers
+        return None
 
     def merged(self, caps: Int[Integers, " kinds"] | None = None) -> tuple["OwnerKinds", Integers | None]:
         """Owners of equal weight, rate and cap as one kind of their mean noise variance, which is all that a mean needs."""

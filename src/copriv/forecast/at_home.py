@@ -10,7 +10,8 @@ Only the owner may read its records. It evaluates on them, without noise, what h
   records by 2a times the owner's share of all records;
 * before a run, the forecast of the common model. Its cost on own records is modelled as u + ψ + 2z√(uψ/p), with ψ its cost on
   everybody's records and z standard normal: the squared length of two steps at a random angle. u is this owner's
-  heterogeneity: the cost of the public model here, less its sampling error. Without public rows u is drawn from the
+  heterogeneity: the cost here of the public model (of rows weighted by the owners' records, where strata are known), less its
+  sampling error. Without public rows u is drawn from the
   forecast's heterogeneity;
 * the common model personalized at home, by the formula of a forecast (`personalized_cost`), with and without the owner's own
   intercept.
@@ -24,7 +25,7 @@ and their Application, 1997, §6.4.1).
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -32,7 +33,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.errors import InvalidInput
+from copriv.errors import CoprivError, InvalidInput
 from copriv.forecast.document import check_is_of
 from copriv.forecast.result import Forecast
 from copriv.forecast.standalone_models import personalized_cost
@@ -128,13 +129,15 @@ def owner_verdict(
     released: Forecast | Mapping[str, Any] | Float[Array, " p"],
     *,
     public: Any = None,
+    strata: Any = None,
     seed: int = 0,
 ) -> VerdictAtHome:
     """Whether joining pays for owner `name` on its own records, from these records and what has been released.
 
     data: the owner's own (X, y) or Records. released: before a run a Forecast or its JSON document; after it the common model,
     p numbers. public: the public (X, y), for the loss of the public model and, before a run, this owner's heterogeneity.
-    seed: of folds and draws.
+    strata: whose each public row is, where it is known: the common model is then expected near the public rows in the mix of
+    the owners' records. seed: of folds and draws.
 
     Guarantee: none. The result is computed from the records and must stay with the owner.
     Raises AgreementError where nobody is called that, InvalidInput for a document that is no forecast, and DataError or
@@ -147,15 +150,16 @@ def owner_verdict(
     of_all = agreement.terms_of(name).records / float(agreement.records.sum())
     if isinstance(released, Forecast):
         released = released.to_dict()
-    public_model, forecast = None, None
+    public_model, forecast, centre = None, None, None
     if public is not None:
-        sample = PublicSample.of(Problem.forecasting(agreement, public))
-        public_model = sample.problem.feasible_set.project(sample.optimum.theta)
+        problem = Problem.forecasting(agreement, public, strata=strata)
+        sample, everybody = PublicSample.of(problem), PublicSample.of_everybody(problem)
+        public_model, centre = (problem.feasible_set.project(one.optimum.theta) for one in (sample, everybody))
     if isinstance(released, Mapping):
-        _check_is_in(agreement, name, released)
-        if "terms" in released:  # else owner, records and ε are all that can be compared
-            check_is_of(agreement, released)
-        forecast, centre = _ForecastModel.of(released), public_model
+        forecast = _released(agreement, name, released)
+        if public is not None and problem.strata_name_owners:  # else both samples are one
+            by_mix = everybody.public_only(float(agreement.records.sum()))
+            forecast = replace(forecast, optimum=everybody.optimum.value, public_only=by_mix)
     else:
         centre = np.asarray(released)
     home, own = home_of(agreement, centre, data, public)
@@ -187,6 +191,22 @@ def owner_verdict(
     found = verdict_of(without - 1.0, joined, Asked.of("own", worthwhile, levels))
     errors = {model: float(np.median(loss)) for model, loss in losses.items()}
     return VerdictAtHome(name, units, after, worthwhile, found, "", errors)
+
+
+def _released(agreement: Agreement, name: str, document: Mapping[str, Any]) -> "_ForecastModel":
+    """The common model as a forecast's JSON has it. Raises InvalidInput for one of another agreement, or none."""
+    try:
+        _check_is_in(agreement, name, document)
+        if "terms" in document:  # else owner, records and ε are all that can be compared
+            check_is_of(agreement, document)
+        return _ForecastModel.of(document)
+    except CoprivError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InvalidInput(
+            "forecast: not the JSON of a forecast, for a part of it is missing or of another kind; give what copriv forecast "
+            "--json or --out wrote"
+        ) from None
 
 
 def _check_is_in(agreement: Agreement, name: str, document: Mapping[str, Any]) -> None:
@@ -349,18 +369,12 @@ class _ForecastModel:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "_ForecastModel":
-        """Raises InvalidInput for a document that is not the JSON of a forecast."""
-        try:
-            ψ = document["recommended"]["relative_fitness"]
-            numbers = {key: float(document[key]) for key in ("optimum", "public_only")}
-            numbers |= {key: float(ψ[key]) for key in ("median", "low", "high")}
-            if not all(0 < one < np.inf for one in numbers.values()):
-                raise ValueError("a cost in it is not above 0")
-            return cls(heterogeneity=Heterogeneity(**document["heterogeneity"]), **numbers)
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(
-                f"forecast: not the JSON of a forecast ({error}); give what copriv forecast --json or --out wrote"
-            ) from None
+        ψ = document["recommended"]["relative_fitness"]
+        numbers = {key: float(document[key]) for key in ("optimum", "public_only")}
+        numbers |= {key: float(ψ[key]) for key in ("median", "low", "high")}
+        if not all(0 < one < np.inf for one in numbers.values()):
+            raise ValueError("a cost of 0 or less")
+        return cls(heterogeneity=Heterogeneity(**document["heterogeneity"]), **numbers)
 
     def together(self, rng: np.random.Generator) -> Float[Array, " draws"]:
         """Draws of ψ of the common model, log-normal on either side of its median."""
@@ -369,7 +383,7 @@ class _ForecastModel:
         return np.asarray(self.median * np.maximum(sides, 1.0) ** (z / 1.645))  # 5 % and 95 % are 1.645 from the middle
 
     def costs(self, here: _OwnLosses) -> tuple[Float[Array, " draws"], Float[Array, " draws"] | None]:
-        """Draws of the common model's cost, as it is and with the owner's own intercept. The centre is the public model."""
+        """Draws of the common model's cost, as it is and with the owner's own intercept. The centre is a public model."""
         ψ, f, p = self.together(here.rng), self.optimum, len(here.home.centre)
         rest = here.cost_with_own_intercept(f * self.public_only)
         common = here.added(here.cost_of_centre(f * self.public_only), f * ψ)

@@ -74,4 +74,6 @@ def check_is_of(agreement: Agreement, document: Mapping[str, Any]) -> None:
 
 def _short(value: Any) -> Any:
     text = json.dumps(value, sort_keys=True)
-    return json.loads(text) if len(text) <= _LONGEST else hashlib.sha256(text.encode()).hexdigest()
+    if len(text) > _LONGEST:
+        return hashlib.sha256(text.encode()).hexdigest()
+    return json.loads(text)

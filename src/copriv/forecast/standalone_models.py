@@ -55,12 +55,8 @@ class WithoutJoining:
 
     public: Float[Array, " worlds"]
     """ψ of the public model."""
-    records: tuple[int, ...]
-    """Number of records of each owner."""
-    sizes: Float[Array, " sizes"]
-    """Numbers of records to which own models are fitted, where owners are alike."""
-    own: Float[Array, "worlds models"]
-    """ψ of an own model of each size, or of each owner, relative to the best model of its population."""
+    own: Float[Array, "worlds owners"]
+    """ψ of each owner's own model, relative to the best model of its population."""
     apart: Float[Array, "worlds kinds"]
     """Heterogeneity of each kind of owner; 0 where owners are alike. An owner may be of any kind."""
     known: tuple[World, ...] = ()
@@ -72,45 +68,44 @@ class WithoutJoining:
 
     @classmethod
     def of(cls, sample: PublicSample, records: Sequence[int], worlds: Sequence[World]) -> "WithoutJoining":
-        """Fit own models of owners of these sizes, whose records are part of the pool of each world."""
+        """Fit own models: of each owner where its law is known, else of at most four sizes, with ψ interpolated in between.
+
+        records: number of records of each owner, which are part of the pool of each world.
+        """
         model = sample.problem.feasible_set.project(sample.optimum.theta)
-        if worlds[0].laws:
+        if worlds[0].owners:
             return cls.of_known(model, worlds)
         sizes = np.unique(np.asarray(records, dtype=np.float64))
-        if len(sizes) > 4:  # between four sizes ψ is interpolated
+        if len(sizes) > 4:
             sizes = np.unique(np.round(np.geomspace(sizes[0], sizes[-1], 4)))
         public = np.array([world.on_all(model) for world in worlds])
         own = np.array([[_own(world, int(n)) for n in sizes] for world in worlds])
+        if len(sizes) > 1:
+            x, at, ψ = np.log(records), np.log(sizes), np.log(np.maximum(own, 1e-12))
+            own = np.exp([np.interp(x, at, row) for row in ψ])
         apart = np.array([np.zeros(1) if world.apart is None else world.apart for world in worlds])
-        return cls(public, tuple(map(int, records)), sizes, own, apart)
+        return cls(public, np.broadcast_to(own, (len(worlds), len(records))), apart)
 
     @classmethod
     def of_known(cls, public_model: Float[Array, " p"], worlds: Sequence[World]) -> "WithoutJoining":
         """Fit own models in worlds with a law of each owner. public_model: that of the public rows, inside Θ."""
-        N = len(worlds[0].held)
+        N = len(worlds[0].owners)
         everybody = np.full((len(worlds), N), HOPELESS)
         own = everybody.copy()
         for w, world in enumerate(worlds):
-            for i, records in enumerate(world.held):
-                found = world.pool.optimum_of(records, world.pool.optimum.theta)
+            for i, owner in enumerate(world.owners):
+                found = world.pool.optimum_of(owner.records, world.pool.optimum.theta)
                 if found is not None:
                     everybody[w, i], own[w, i] = world.on_all(found.theta), world.on_own(i, found.theta[None])[0]
         public = np.array([world.on_all(public_model) for world in worlds])
         on_own = np.array([[world.on_own(i, public_model[None])[0] for i in range(N)] for world in worlds])
-        return cls(public, (), np.zeros(0), own, np.zeros((len(worlds), 1)), tuple(worlds), everybody, on_own)
+        return cls(public, own, np.zeros((len(worlds), 1)), tuple(worlds), everybody, on_own)
 
     def alone(self, i: int) -> Float[Array, "worlds kinds"]:
         """ψ of owner i's own model on everybody's records, in each world and for each kind that the owner may be of."""
         if self.everybody is not None:
             return self.everybody[:, i : i + 1]
-        return self._of_size(i)[:, None] + self.apart
-
-    def _of_size(self, i: int) -> Float[Array, " worlds"]:
-        """ψ of owner i's own model in each world, by its number of records; heterogeneity is not included."""
-        if len(self.sizes) == 1:
-            return self.own[:, 0]
-        x, at = np.log(self.records[i]), np.log(self.sizes)
-        return np.array([np.exp(np.interp(x, at, np.log(np.maximum(row, 1e-12)))) for row in self.own])
+        return self.own[:, i : i + 1] + self.apart
 
     def on_own(self, together: Assessment, i: int) -> tuple[Array, Array, Array]:
         """ψ of owner i's own, the public and the common model, relative to the best model of its population.
@@ -118,12 +113,12 @@ class WithoutJoining:
         Where the owner's law is known, the last models of the runs are evaluated on it. Otherwise the owner's heterogeneity is
         added to ψ of the public and of the common model.
         """
+        own = self.own[:, i : i + 1]
         if self.public_on_own is not None:
             t = [world.on_own(i, models) for world, models in zip(self.known, together.models, strict=True)]
-            return self.own[:, i : i + 1], self.public_on_own[:, i : i + 1], np.array(t)
+            return own, self.public_on_own[:, i : i + 1], np.array(t)
         apart = self.apart[:, None, :]
-        public, common = self.public[:, None, None], together.draws[:, :, None]
-        return self._of_size(i)[:, None, None], apart + public, apart + common
+        return own[:, :, None], apart + self.public[:, None, None], apart + together.draws[:, :, None]
 
     def without_joining(self, i: int) -> Float[Array, "worlds kinds"]:
         """ψ of the better of owner i's own model and the public one, in each world."""

@@ -90,7 +90,8 @@ class Card:
             rows, more = part.first(ROWS)
             body = "".join(_row(cells, "td") for cells in rows)
             parts.append(f"<table>{head}<tbody>{body}</tbody></table>")
-            parts += [f"<p>{_escaped(more)}</p>"] if more else []
+            if more:
+                parts.append(f"<p>{_escaped(more)}</p>")
         return f'<div class="copriv">{"".join(parts)}</div>'
 
 

@@ -12,16 +12,19 @@ the privacy losses of m answers are added up as a distribution in place of their
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from jaxtyping import Float
 
-from copriv.mechanisms.mechanism import Guarantee, Mechanism, measured_over, noise_in_words
+from copriv.mechanisms.mechanism import Guarantee, Mechanism, Phase, measured_over, noise_in_words
 from copriv.model.records import InBlocks, Records
 from copriv.privacy.clipping import clipped_mean_gradient, mean_sensitivity
-from copriv.privacy.noise import GRID, Law, Order, Releases, Waits, laplace_scale
+from copriv.privacy.noise import GRID, Law, Order, Releases, Waits, epsilon_per_answer, laplace_scale
+from copriv.privacy.shared_noise import Part, Share, SharedNoise
+from copriv.rules.rule import SharedSum
 from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.types import Array, Loss
 
@@ -67,10 +70,53 @@ class GradientNoise(Mechanism):
         self.check_delta(agreed)
         return 2.0 * agreed.gradient_bound / owner.records * self.multiplier(agreed.answers, *owner.budget)
 
-    def variance(self, agreed: AgreedTerms, answers: int) -> float:
-        """v(m): the variance of noise in one coordinate of Σ w_i Q̄_i, for Ξ = 1 and m answers of each owner."""
-        scales = [2.0 / owner.records * self.multiplier(answers, *owner.budget) for owner in agreed.owner_tables]
-        return self.noise.variance * float(np.sum((agreed.weights * agreed.by_owner(scales)) ** 2))
+    def variance(self, agreed: AgreedTerms, answers: int, groups: Sequence[tuple[int, ...]] = ()) -> float:
+        """v(m): the variance of noise in one coordinate of Σ w_i Q̄_i, for Ξ = 1 and m answers of each owner.
+
+        groups: owners that are seen as a sum only, by their indices; none where each answer is seen.
+        """
+        w, alone = agreed.weights, self._scales(agreed, answers, [owner.epsilon for owner in agreed.owner_tables])
+        if not groups:
+            return self.noise.variance * float(np.sum((w * alone) ** 2))
+        floors, total = self._scales(agreed, answers, [owner.floor for owner in agreed.owner_tables]), 0.0
+        for members in map(list, groups):
+            summed = SharedSum(w[members], agreed.colluding, floors[members])
+            total += float(np.sum((w[members].sum() * summed.noise(alone[members])) ** 2))
+        return self.noise.variance * total
+
+    def _scales(self, agreed: AgreedTerms, answers: int, budgets: Sequence[float | None]) -> Array:
+        """Scale of noise on each owner's answers for Ξ = 1 that keeps these ε, one a table; 0 for None."""
+        return agreed.by_owner(
+            [
+                0.0 if ε is None else 2.0 / one.records * self.multiplier(answers, ε / one.overlap, one.budget[1])
+                for one, ε in zip(agreed.owner_tables, budgets, strict=True)
+            ]
+        )
+
+    def in_sum(self, agreed: AgreedTerms, members: Sequence[int], n_parameters: int) -> SharedNoise:
+        """The noise that these owners share in a sum of their answers, in earnest.
+
+        Raises AgreementError as `check_delta` does, InvalidInput where the sum does not fit into 64 bits.
+        """
+        self.check_delta(agreed)
+        owners = [agreed.owner[i] for i in members]
+        weights = [Fraction(owner.records if owner.weight is None else owner.weight) for owner in owners]
+        parts = [
+            Part(
+                weight / sum(weights),
+                mean_sensitivity(agreed.gradient_bound, owner.records),
+                self._exact_multiplier(agreed, owner, owner.epsilon),
+                None if owner.floor is None else self._exact_multiplier(agreed, owner, owner.floor),
+            )
+            for owner, weight in zip(owners, weights, strict=True)
+        ]
+        return SharedNoise(self.noise, parts, agreed.colluding, n_parameters, agreed.gradient_bound)
+
+    def _exact_multiplier(self, agreed: AgreedTerms, owner: OwnerTerms, epsilon: float) -> Fraction:
+        """`multiplier` of the agreed answers for an owner whose ε is `epsilon`."""
+        if self.guarantee is Guarantee.PURE:
+            return 1 / epsilon_per_answer(epsilon, agreed.answers, owner.overlap)
+        return Fraction(self.multiplier(agreed.answers, epsilon / owner.overlap, owner.budget[1]))
 
     def weighed(self, agreed: AgreedTerms) -> bool:
         """Whether a plan for owners that fix no mechanism looks at this one: with δ, where every owner states one."""
@@ -83,6 +129,15 @@ class GradientNoise(Mechanism):
         sensitivity = mean_sensitivity(agreed.gradient_bound, owner.records)
         noise = self.releases(sensitivity, agreed, owner, n_parameters)
         return ClippedGradient(noise, agreed.gradient_bound, self.norm)
+
+    def phase(
+        self, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int, loss: Loss, group: Sequence[int] = ()
+    ) -> Phase:
+        phase = super().phase(agreed, owner, n_parameters, loss)
+        if not group:
+            return phase
+        share = Share(self.in_sum(agreed, group, n_parameters), [agreed.owner[i].name for i in group].index(owner.name))
+        return replace(phase, private=ClippedGradient(share, agreed.gradient_bound, self.norm))
 
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
         units, clipped = measured_over(agreed, owner, self.norm)
@@ -105,8 +160,8 @@ class Laplace(GradientNoise):
         self.check_delta(agreed)
         return laplace_scale(agreed.gradient_bound, agreed.answers, owner.records, owner.epsilon, owner.overlap)
 
-    def variance(self, agreed: AgreedTerms, answers: int) -> float:
-        return 8.0 * answers**2 * noise_of(agreed)
+    def variance(self, agreed: AgreedTerms, answers: int, groups: Sequence[tuple[int, ...]] = ()) -> float:
+        return super().variance(agreed, answers, groups) if groups else 8.0 * answers**2 * noise_of(agreed)
 
     def releases(self, sensitivity: float, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int) -> Releases:
         from copriv.privacy.laplace import DrawnAhead, LaplaceAnswer  # OpenDP, which a simulation never needs, is slow

@@ -5,6 +5,7 @@ A mechanism takes terms and gives numbers, words or the owner's own answers; it 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -108,8 +109,13 @@ class Mechanism(ABC):
         Raises AgreementError, InvalidInput or CoprivError where it cannot be kept: before anything is spent.
         """
 
-    def phase(self, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int, loss: Loss) -> Phase:
-        """This mechanism at work at an owner, with real noise. Raises as `in_earnest` does."""
+    def phase(
+        self, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int, loss: Loss, group: Sequence[int] = ()
+    ) -> Phase:
+        """This mechanism at work at an owner, with real noise. Raises as `in_earnest` does.
+
+        group: indices of the owners whose answers are seen as a sum only; none where each answer is seen.
+        """
         private = self.in_earnest(agreed, owner, n_parameters, loss)
         at = start_of(agreed, n_parameters) if self.one_answer else None
         return Phase(private, self.cost(agreed, owner), agreed.answers, at)

@@ -171,7 +171,7 @@ def _line_minimum(slope: float, bend: float, slack: Array, change: Array, share:
     return float(brentq(derivative, 0.0, far, xtol=1e-15, rtol=1e-3))
 
 
-def bundle_minimum(f: Objective, rounds: int = 400) -> Optimum:
+def bundle_minimum(f: Objective) -> Optimum:
     """Minimise a convex f with kinks, of which only values and subgradients are known, by the proximal bundle method.
 
     Keeps the cutting planes f(θ_j) + v_jᵀ(θ − θ_j) and minimises their maximum over Θ, a lower bound on f(θ*) that proves the
@@ -186,7 +186,7 @@ def bundle_minimum(f: Objective, rounds: int = 400) -> Optimum:
     offsets: list[float] = []
     best, best_value, lower, weight = np.zeros(p), np.inf, -np.inf, 1.0
     theta = np.zeros(p)
-    for _ in range(rounds):
+    for _ in range(400):
         value = float(f.value(theta))
         v = f.gradient(theta) - c * theta
         planes.append(v)

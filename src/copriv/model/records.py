@@ -121,7 +121,9 @@ class Records(Shown):
         if len(y) == 0 or x.shape[1] == 0:
             raise InvalidInput(f"records: need at least one row and one feature, not shape {x.shape}")
         if not (w > 0).all():
-            raise InvalidInput(f"weight: row {int(np.argmax(~(w > 0)))} weighs {w.min()}; weights must be above 0")
+            raise InvalidInput(
+                f"weight: row {int(np.argmax(~(w > 0)))} weighs {w.min()}; weights must be above 0 (rows count from 0)"
+            )
         return cls(x, y, w)
 
     @classmethod

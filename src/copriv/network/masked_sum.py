@@ -21,6 +21,7 @@ summand, as it could anyway, or there is no sum. The proof is docs/proofs/masks.
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, UInt64
@@ -28,8 +29,10 @@ from jaxtyping import Float, UInt64
 from copriv.agreement import Agreement
 from copriv.errors import QueryRefused
 from copriv.network.keys import Certified, Keys, KeysRefused
-from copriv.privacy.ledger import Cost, Ledger
-from copriv.privacy.masks import Attempt, EphemeralKey, Words, as_numbers, as_words, point_digest, set_digest
+from copriv.privacy.ledger import Ledger
+from copriv.privacy.masks import Attempt, EphemeralKey, point_digest, set_digest
+from copriv.privacy.words import Words, as_numbers, as_words
+from copriv.protocol import Answer, Query
 from copriv.types import Array
 
 
@@ -66,8 +69,7 @@ def members(agreement: Agreement, owner: str, keys: Keys, certificates: Iterable
     holds the authority's could take part as all owners but one, and see the answer of that one.
     """
     found = {party.name: party for party in map(keys.certified, certificates) if party.role == "owner"}
-    index, agreed = agreement.owner_names.index(owner), agreement.owner_keys
-    names = [agreement.owner_names[i] for group in agreement.members if index in group for i in group]
+    agreed, names = agreement.owner_keys, [agreement.owner_names[i] for i in agreement.answers_with(owner)]
     for name in names:
         if name not in agreed:
             raise KeysRefused(
@@ -81,12 +83,23 @@ def members(agreement: Agreement, owner: str, keys: Keys, certificates: Iterable
     return {name: found[name] for name in names}
 
 
+@runtime_checkable
+class Summand(Protocol):
+    """What an owner does in a sum, such as `copriv.Owner`."""
+
+    ledger: Ledger
+
+    def answer(self, query: Query, hide: Callable[[Float[Array, " halves"]], Float[Array, " halves"]]) -> Answer:
+        """Charge the ledger, compute the answer with fresh noise, pass it through `hide`, record and return what came out.
+
+        An identity that is recorded gets what is recorded, and `hide` is not called. Raises QueryRefused or BudgetRefused.
+        """
+
+
 class MaskedAnswers:
     """An owner's side in one run: its part in each sum, at most once in each attempt.
 
     owners: all owners whose answers are added up (`members`).
-    ledger: of this run; charge: ε and δ of one answer.
-    noisy: the fixed-point answer at θ with fresh noise at each call, modulo 2⁶⁴.
     """
 
     def __init__(
@@ -95,12 +108,10 @@ class MaskedAnswers:
         run: str,
         keys: Keys,
         owners: Mapping[str, Certified],
-        ledger: Ledger,
-        charge: Cost,
-        noisy: Callable[[Float[Array, " p"]], UInt64[Words, " length"]],
+        summand: Summand,
     ) -> None:
         self._agreed, self._name, self._keys, self._owners = (fingerprint, run), keys.name, keys, owners
-        self._ledger, self._charge, self._noisy = ledger, charge, noisy
+        self._summand = summand
         self._open: _Open | None = None
         """The newest attempt, until its vector is masked."""
 
@@ -111,7 +122,7 @@ class MaskedAnswers:
         """
         if (attempt.fingerprint, attempt.run) != self._agreed or attempt.point != point_digest(theta):
             raise self._refused(attempt, "it is of another agreement, run or point")
-        given = self._ledger.released(attempt.identity, theta)
+        given = self._summand.ledger.released(attempt.identity, theta)
         if given is not None:
             return self._signed(attempt, as_words(given))
         if self._open is None or self._open.attempt != attempt:
@@ -147,11 +158,13 @@ class MaskedAnswers:
         for owner, signature in given.items():
             if not self._owners[owner].signed(signature, content):
                 raise self._refused(attempt, f"{owner} did not sign the same keys")
-        self._open = None
-        self._ledger.charge(attempt.identity, opened.theta, *self._charge)
-        words = opened.key.masked(self._noisy(opened.theta), self._name, attempt, opened.keys)
-        self._ledger.record(attempt.identity, as_numbers(words))
-        return self._signed(attempt, words)
+        self._open, keys = None, opened.keys
+
+        def hide(noisy: Float[Array, " halves"]) -> Float[Array, " halves"]:
+            return as_numbers(opened.key.masked(as_words(noisy), self._name, attempt, keys))
+
+        answer = self._summand.answer(Query(attempt.identity, attempt.fingerprint, self._name, opened.theta), hide)
+        return self._signed(attempt, as_words(answer.gradient))
 
     def _opened(self, attempt: Attempt) -> "_Open":
         if self._open is None or self._open.attempt != attempt:

@@ -195,6 +195,8 @@ class Model(Shown):
                 "for the file as copriv learner wrote it"
             )
         scores: Array = x @ self.theta
+        if not np.isfinite(scores).all():
+            raise DataError("model: its predictions are no finite numbers; ask for the file as copriv learner wrote it")
         return scores
 
     def predict(self, table: object) -> list[float] | list[str]:

@@ -292,7 +292,7 @@ class Trajectory:
 
     def __init__(self, agreement: Agreement, n_parameters: int, talk: str) -> None:
         if agreement.agreement.rule == "auto":
-            raise AgreementError('agreement.rule: still "auto"; plan it first (copriv forecast)')
+            raise AgreementError('agreement.rule: still "auto"; plan it first (copriv forecast --out DIR)')
         agreement.mechanism.check_delta(agreement)
         p, start, matrix = n_parameters, agreement.agreement.start, agreement.agreement.preconditioner
         self.length = agreement.mechanism.length(agreement, p)

@@ -313,7 +313,7 @@ def _with_numbers(agreement: Agreement, sample: Sample, loss: Loss) -> Agreement
         if field == "agreement.step" and agreement.one_answer:
             continue  # where owners answer once, "auto" is a whole step
         if value == "auto":
-            raise AgreementError(f'{field}: still "auto"; plan it first (copriv forecast){otherwise}')
+            raise AgreementError(f'{field}: still "auto"; plan it first (copriv forecast --out DIR){otherwise}')
     Ξ: Any = model.gradient_bound
     if Ξ == "proved":
         if bound is None:

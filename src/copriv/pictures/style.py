@@ -147,7 +147,8 @@ def broken(figure: Figure, words: str, width: float, size: float, **font: Any) -
             if measured(figure, longer, size, **font) <= width:
                 line = longer
                 continue
-            lines += [line] if line else []
+            if line:
+                lines.append(line)
             line = word
             while measured(figure, line, size, **font) > width:
                 fitting = _largest(lambda n, line=line: measured(figure, line[:n], size, **font) <= width, len(line))  # type: ignore[misc]
@@ -223,13 +224,13 @@ def _label_lines(figure: Figure, label: Label, room: float, most: int) -> list[s
     return broken(figure, f"{name[:kept]}…{label.text}", room, _BESIDE)
 
 
-def note(axes: Axes, words: str, at: tuple[float, float], colour: str, avoid: list[Bbox], width: float = 2.0) -> None:
+def note(axes: Axes, words: str, at: tuple[float, float], colour: str, avoid: list[Bbox]) -> None:
     """Write words near a point, inside the axes and without overlap with the boxes in `avoid`, to which theirs is added.
 
     They are left out where there is no such position.
     """
     figure = sheet_of(axes)
-    lines, scale = "\n".join(broken(figure, words, width, 9.2)), figure.dpi / 72
+    lines, scale = "\n".join(broken(figure, words, 2.0, 9.2)), figure.dpi / 72
     inside = axes.get_window_extent()
     x, y = axes.transData.transform(at)
     probe = axes.annotate(

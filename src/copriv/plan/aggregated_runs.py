@@ -23,7 +23,7 @@ from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.one_answer import Common, Setting, feature_bound_of
 from copriv.model.fitness import relative_fitness
 from copriv.model.records import Records
-from copriv.populations.world import weighted
+from copriv.populations.world import World, weighted
 from copriv.privacy.simulated_noise import draws
 from copriv.problem import Problem
 from copriv.simulation import simulate
@@ -61,6 +61,12 @@ def runs_in(
         problem = _mixed(problem, world, agreement)
     found = simulate(problem, runs=runs, seed=seed, first_run=first_run, record_at=record_at, alone=False, workers=1)
     return Runs(found.relative_fitness.k, found.relative_fitness.runs, found.theta, found.clipped)
+
+
+def mean_cost(worlds: Sequence[World], agreement: Agreement, runs: int, seed: int) -> float:
+    """E ψ at the end of an agreement's run, over `runs` runs in each world."""
+    each = (runs_in(world.problem, agreement, runs, seed, i * runs) for i, world in enumerate(worlds))
+    return float(np.mean([one.relative_fitness[:, -1] for one in each]))
 
 
 def _mixed(few: Problem, world: Callable[[Agreement], Problem], agreement: Agreement) -> Problem:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from copriv.plan.aggregated_runs import runs_in
+from copriv.plan.aggregated_runs import mean_cost
 from copriv.plan.plan_result import Choice, Plan
 from copriv.populations.dealt import heterogeneous_worlds, laws_of
 from copriv.populations.public_sample import PublicSample
@@ -78,7 +78,7 @@ def cautious(sample: PublicSample, found: Plan, heterogeneity: Heterogeneity, se
     short = _best_of_each_kind(found.measured)
     made = _worlds(sample, heterogeneity, seed)
     levels = tuple(made)
-    cost = np.array([[_psi(choice, made[u], seed) for u in levels] for choice in short])
+    cost = np.array([[mean_cost(made[u], choice.agreement, REGRET_RUNS, seed) for u in levels] for choice in short])
     chosen = int(np.argmin(_regret(cost).max(axis=1)))
     caution = Caution(heterogeneity, levels, short, cost, chosen, found.choice)
     choice, seconds = short[chosen], found.seconds + time.perf_counter() - begun
@@ -115,11 +115,3 @@ def _worlds(sample: PublicSample, heterogeneity: Heterogeneity, seed: int) -> di
     if heterogeneity.high > heterogeneity.low:
         levels = [heterogeneity.quantile(q) for q in LEVELS]
     return {u: heterogeneous_worlds(sample, sample.problem.terms, [u] * REGRET_WORLDS, seed) for u in levels}
-
-
-def _psi(choice: Choice, worlds: Sequence[World], seed: int) -> float:
-    """E ψ of a choice in these worlds."""
-    runs = (
-        runs_in(world.problem, choice.agreement, REGRET_RUNS, seed, i * REGRET_RUNS) for i, world in enumerate(worlds)
-    )
-    return float(np.mean([one.relative_fitness[:, -1].mean() for one in runs]))

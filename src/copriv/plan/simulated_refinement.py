@@ -10,7 +10,7 @@ import numpy as np
 
 from copriv import mechanisms
 from copriv.mechanisms import Guarantee, OneAnswer
-from copriv.plan.aggregated_runs import DEALT_OWNERS, runs_in
+from copriv.plan.aggregated_runs import DEALT_OWNERS, mean_cost
 from copriv.plan.candidates import opted_for_delta, starts_of
 from copriv.plan.clipping_bias import Bounded
 from copriv.plan.one_answer import plan_one_answer
@@ -53,7 +53,8 @@ def run_finalists(
         for one in candidates:
             if one.key not in measured:
                 table, agreement = one.priced.table, one.agreement(public.terms)
-                mean = mean_psi(public.under(agreement), table.sample, runs, seed)
+                worlds = table.sample.drawn(FINALIST_WORLDS, seed)
+                mean = mean_cost(worlds, agreement, -(-runs // FINALIST_WORLDS), seed)
                 fitness = (1.0 + mean) * table.sample.optimum.value
                 measured[one.key] = Choice(agreement, table.start, table.γ, mean, fitness)
         return min(candidates, key=lambda one: measured[one.key].fitness)
@@ -69,15 +70,6 @@ def run_finalists(
         if best is before:
             break
     return best, measured
-
-
-def mean_psi(public: Problem, sample: PublicSample, runs: int, seed: int) -> float:
-    """E ψ at the end of `runs` runs, equally many in each of FINALIST_WORLDS worlds."""
-    each, worlds = -(-runs // FINALIST_WORLDS), sample.worlds(FINALIST_WORLDS, seed)
-    found = [
-        runs_in(world.under, public.terms, each, seed, i * each).relative_fitness for i, world in enumerate(worlds)
-    ]
-    return float(np.concatenate(found)[:, -1].mean())
 
 
 def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[OneAnswer, bool]]:
@@ -104,16 +96,17 @@ def measure_one_answer(
     if pure:
         public = public.under(public.terms.replace(owner={"delta": 0.0}))
     agreement = plan_one_answer(public, mechanism.name, public_start=public_start, seed=seed, sample=sample)
+    worlds = sample.drawn(FINALIST_WORLDS, seed)
     # The noise differs from that of planning; where owners are few, each holds records of its own.
     if agreement.n_owners <= DEALT_OWNERS:
         each = max(-(-runs // (2 * FINALIST_WORLDS)), 1)
         ends = [
             simulate(world.dealt().problem(agreement), runs=each, seed=seed + 1, record_at=(), alone=False, workers=1)
-            for world in sample.drawn(FINALIST_WORLDS, seed)
+            for world in worlds
         ]
         mean = float(np.mean([one.relative_fitness.runs[:, -1] for one in ends]))
     else:
-        mean = mean_psi(public.under(agreement), sample, runs, seed)
+        mean = mean_cost(worlds, agreement, -(-runs // FINALIST_WORLDS), seed)
     start = starts_of(public.terms, public_start)[-1]
     preconditioned = float(agreement.agreement.preconditioner is not None)
     return Choice(agreement, start, preconditioned, mean, (1.0 + mean) * sample.optimum.value)

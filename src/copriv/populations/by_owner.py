@@ -36,7 +36,7 @@ from copriv.populations.law import CLASSES
 from copriv.populations.owner_posterior import posterior
 from copriv.populations.public_sample import PublicSample, kept, nothing_left
 from copriv.populations.targets import varied, with_both_classes
-from copriv.populations.world import World, psi, weighted
+from copriv.populations.world import OwnerDraw, World, psi, weighted
 from copriv.problem import Problem
 from copriv.terms.heterogeneity import Heterogeneity
 from copriv.types import Array, Whole
@@ -152,14 +152,16 @@ class OwnerLaws:
         if optimum is None or optimum.value <= nothing_left(pool):
             return None
         pool = replace(pool, known_optimum=optimum)
-        best = tuple(pool.optimum_of(one, optimum.theta) for one in populations)
-        apart = np.array([psi(pool, one) for one in best])
+        owners = tuple(
+            OwnerDraw(one, records, pool.optimum_of(one, optimum.theta))
+            for one, records in zip(populations, held, strict=True)
+        )
+        apart = np.array([psi(pool, one.best) for one in owners])
         bundles, parts = bundles_of(problem.terms), held
         if bundles.number < len(held):
             members = [np.flatnonzero(bundles.of_owner == k) for k in range(bundles.number)]
             parts = tuple(Records.concatenate([held[i] for i in one]) for one in members)
-        heterogeneity = float(n @ apart / n.sum())
-        return World(pool, seed, parts, bundles.of_owner, apart, heterogeneity, held, tuple(populations), best)
+        return World(pool, seed, parts, bundles.of_owner, apart, float(n @ apart / n.sum()), owners)
 
     def _draw_laws(
         self,

@@ -178,7 +178,9 @@ def _informed(sample: PublicSample) -> Float[Array, "p p"]:
     a, U = np.linalg.eigh(sample.hessian)
     c = sample.problem.terms.model.regularization
     told = a - c > max(c, 1e-6 * a[-1])
-    return np.asarray((U * np.where(told, a, 0.0)) @ U.T) if told.any() else sample.hessian
+    if not told.any():
+        return sample.hessian
+    return np.asarray((U * np.where(told, a, 0.0)) @ U.T)
 
 
 def _clipped(

@@ -145,9 +145,9 @@ class Law:
         return FeatureLaw.of(self.rows.features, self.modelled)
 
     @property
-    def unseen(self) -> Int[Whole, " levels"]:
-        """Columns of levels that occur in no public row and may occur in the pool."""
-        return self.features.unseen
+    def unseen(self) -> int:
+        """Number of levels that occur in no public row and may occur in the pool."""
+        return len(self.features.unseen)
 
     @cached_property
     def smoothed(self) -> Records:
@@ -156,7 +156,7 @@ class Law:
         One row is added for each level that no public row has: without curvature in that direction, a plan would amplify its
         noise ten thousand times.
         """
-        rng, unseen = np.random.default_rng(0), len(self.unseen)
+        rng, unseen = np.random.default_rng(0), self.unseen
         if not self.plenty:
             M = max(SYNTHETIC, 10 * self.problem.n_parameters)
             x = self.features.drawn(rng, M, np.ones(self.observations + unseen))
@@ -180,12 +180,15 @@ class Law:
         return World(pool, seed)
 
     def _bootstrap(self, rng: np.random.Generator, n: int) -> Records:
-        rows, law = self.rows, rng.standard_exponential(self.observations + len(self.unseen))
-        law[: len(rows)] *= rows.weight if len(rows) == len(self.raw) else 1.0
+        rows, law = self.rows, rng.standard_exponential(self.observations + self.unseen)
+        if not self.copied:
+            law[: len(rows)] *= rows.weight
         counts = self._counts(rng, n, law / law.sum())
-        x, y = self.features.with_unseen(rng), np.append(self.targets, np.ones(len(self.unseen)))
+        x, y = self.features.with_unseen(rng), np.append(self.targets, np.ones(self.unseen))
         told, made = (counts > 0) & ~self._anew, (counts > 0) & self._anew
-        tables = [self.with_tails(rng, x[told], y[told], counts[told])[0]] if told.any() else []
+        tables = []
+        if told.any():
+            tables.append(self.with_tails(rng, x[told], y[told], counts[told])[0])
         if made.any():
             at, weight = self._spread_over(counts[made], max(2 * self._different // int(made.sum()), 2))
             again = Records(x[made][at], y[made][at], weight)
@@ -216,7 +219,7 @@ class Law:
         if self.modelled:
             own = self._fit[1] > 0.9  # the fit interpolates rows of such a leverage
             own |= self.labels and self.events < CLASSES * self.problem.n_parameters
-        return np.concatenate([own, np.ones(len(self.unseen), dtype=bool)])
+        return np.concatenate([own, np.ones(self.unseen, dtype=bool)])
 
     def _counts(self, rng: np.random.Generator, n: int, law: Array) -> Int[Whole, " rows"]:
         """Number of copies of each row in the pool; drawn in two stages where public rows have duplicates."""
@@ -289,7 +292,10 @@ class Law:
     @cached_property
     def _tails(self) -> tuple[Tail | None, Tail | None]:
         """The tails of lengths and of residuals."""
-        return tail_of(self._lengths(self.rows.features)), None if self.labels else tail_of(np.abs(self._fit[0]))
+        of_residuals = None
+        if not self.labels:
+            of_residuals = tail_of(np.abs(self._fit[0]))
+        return tail_of(self._lengths(self.rows.features)), of_residuals
 
     def with_tails(
         self, rng: np.random.Generator, x: Array, y: Array, counts: Int[Whole, " rows"]
@@ -322,7 +328,7 @@ class Law:
         return Records(x, y, weight), at
 
     def _posterior(self, rng: np.random.Generator, n: int) -> Records:
-        law = rng.standard_exponential(self.observations + len(self.unseen))
+        law = rng.standard_exponential(self.observations + self.unseen)
         originals = self._originals(n)
         M = min(originals, max(self._different, 10 * self.problem.n_parameters))
         x = self.features.drawn(rng, M, law, originals)

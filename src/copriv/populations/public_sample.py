@@ -22,7 +22,7 @@ from copriv.errors import InvalidInput, NotCertified
 from copriv.model.fitness import Fitness, Optimum
 from copriv.model.records import Records
 from copriv.populations.law import EXACTLY, Law
-from copriv.populations.world import World
+from copriv.populations.world import World, weighted
 from copriv.problem import Problem
 from copriv.types import Array, is_linear
 
@@ -44,6 +44,21 @@ class PublicSample:
         """Raises DataError where the problem has no public records."""
         return cls(problem if problem.stand_in else problem.on_public())
 
+    @classmethod
+    def of_everybody(cls, problem: Problem) -> "PublicSample":
+        """As `of`, with rows weighted by the records of the owners that they are like, where each owner has a stratum.
+
+        The weights add up to the effective number of rows (Kish, Survey Sampling, 1965, §11.2), so that sampling errors follow.
+        """
+        made = cls.of(problem).problem
+        if (strata := made.strata) is None or None in (whose := made.stratum_of_owner) or not made.strata_name_owners:
+            return cls(made)
+        rows, n = made.unbounded[0], made.terms.n_owners
+        held = np.bincount(np.array(whose, dtype=np.int64), made.terms.records, len(made.strata_names))
+        weight = rows.weight * (held / np.bincount(strata, rows.weight, len(held)))[strata]
+        everybody = weighted(rows, weight * weight.sum() / (weight @ weight))
+        return cls(replace(made, unbounded=(everybody,) * n, known_optimum=None, strata=None, strata_names=()))
+
     @cached_property
     def law(self) -> Law:
         """The posterior of the law of all records."""
@@ -53,7 +68,7 @@ class PublicSample:
     def smooth(self) -> Problem:
         """The problem on the rows for a plan (`Law.smoothed`)."""
         law = self.law
-        if law.plenty and not law.few_events and not len(law.unseen):
+        if law.plenty and not law.few_events and not law.unseen:
             return self.problem
         smoothed = (law.smoothed,) * self.problem.terms.n_owners
         return replace(self.problem, unbounded=smoothed, stand_in=True, known_optimum=None)

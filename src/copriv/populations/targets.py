@@ -140,7 +140,7 @@ class Classes(Linear):
         slope, bend = (partial(of, target=self.y) for of in (Logistic().slope, Logistic().bend))
         theta = np.zeros(p)
         for width in self.WIDTHS:
-            precision = np.append(np.full(p - 1, (p - 1) / width), 0.04)
+            precision = np.append(np.full(p - 1, (p - 1) / width), CONSTANT)
             f = Penalized(self.z, np.ones(len(self.z)), slope, bend, np.diag(precision), np.zeros(p))
             theta, H = newton(f, theta, lambda u, z, down: down < 1e-8, reach=2.0, steps=50)
             a, U = np.linalg.eigh(H)

@@ -22,6 +22,18 @@ HOPELESS = 1e6
 
 
 @dataclass(frozen=True, eq=False)
+class OwnerDraw:
+    """A draw of one owner's law, and of its records."""
+
+    law: Records
+    """Weighted rows."""
+    records: Records
+    """Its n_i records, drawn from the law."""
+    best: Optimum | None
+    """The optimum of the law; None where it is not finite."""
+
+
+@dataclass(frozen=True, eq=False)
 class World:
     """A draw of all records, and of those of each owner or kind of owner."""
 
@@ -36,12 +48,8 @@ class World:
     """Heterogeneity of each kind or owner: ψ of its law's best model on all records. None where owners are alike."""
     heterogeneity: float = 0.0
     """Mean over kinds or owners, weighted by records."""
-    held: tuple[Records, ...] = ()
-    """Each owner's records, where the owners' laws are known; else ()."""
-    laws: tuple[Records, ...] = ()
-    """The law of each owner's records, in that case: weighted rows."""
-    best: tuple[Optimum | None, ...] = ()
-    """The optimum of each owner's law; None where it is not finite."""
+    owners: tuple[OwnerDraw, ...] = ()
+    """Each owner, where public rows tell of each; else ()."""
 
     def problem(self, agreement: Agreement) -> Problem:
         """The problem of an agreement of the owners, or of their bundles, in this world."""
@@ -63,8 +71,8 @@ class World:
             return replace(self, pool=self.pool.under(agreement))
         bundles, records = bundles_of(agreement), np.asarray(agreement.records, dtype=np.float64)
         members = [np.flatnonzero(bundles.of_owner == k) for k in range(bundles.number)]
-        if self.held:
-            parts = [Records.concatenate([self.held[stay[i]] for i in one]) for one in members]
+        if self.owners:
+            parts = [Records.concatenate([self.owners[stay[i]].records for i in one]) for one in members]
         else:
             parts = [self.parts[self.bundle[stay[one[0]]] % len(self.parts)] for one in members]
         shares = [records[one].sum() / part.total for one, part in zip(members, parts, strict=True)]
@@ -99,10 +107,10 @@ class World:
 
     def on_own(self, i: int, models: Float[Array, "models p"]) -> Float[Array, " models"]:
         """ψ of models on owner i's law; HOPELESS where its optimum is not finite."""
-        best = self.best[i]
-        if best is None:
+        owner = self.owners[i]
+        if owner.best is None:
             return np.full(len(models), HOPELESS)
-        return _above(self.pool.fitness_of(self.pool.as_agreed(self.laws[i])), best, models)
+        return _above(self.pool.fitness_of(self.pool.as_agreed(owner.law)), owner.best, models)
 
     def on_all(self, models: Float[Array, "*models p"]) -> Float[Array, "*models"]:
         """ψ of models on all records."""

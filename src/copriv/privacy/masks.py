@@ -27,10 +27,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from jaxtyping import Float, UInt64
 
 from copriv.errors import QueryRefused
+from copriv.privacy.words import Words
 from copriv.types import Array
 
-Words = np.ndarray[Any, np.dtype[np.uint64]]
-"""Numbers modulo 2⁶⁴."""
 _FIRST_BLOCK = bytes(16)
 """Counter and nonce of a stream's first block: 0, since no key is used for two streams."""
 
@@ -104,13 +103,3 @@ def _stream(secret: bytes, digest: bytes, first: str, second: str, length: int) 
     key = HKDF(SHA256(), length=32, salt=None, info=info).derive(secret)
     cipher = Cipher(algorithms.ChaCha20(key, _FIRST_BLOCK), mode=None).encryptor()
     return np.frombuffer(cipher.update(bytes(8 * length)), dtype="<u8").astype(np.uint64, copy=False)
-
-
-def as_numbers(words: UInt64[Words, " length"]) -> Float[Array, " halves"]:
-    """Words as float64 numbers, exactly: two for each, of 32 bits, the lower first. Ledgers hold such numbers."""
-    return np.ascontiguousarray(words, dtype="<u8").view("<u4").astype(np.float64)
-
-
-def as_words(numbers: Float[Array, " halves"]) -> UInt64[Words, " length"]:
-    """The words of `as_numbers`."""
-    return np.ascontiguousarray(numbers).astype("<u4").view("<u8").astype(np.uint64, copy=False)

@@ -13,8 +13,15 @@ from copriv.privacy.noise import Law
 from copriv.types import Array
 
 
-def draws(rng: np.random.Generator, law: Law, shape: int | tuple[int, ...]) -> Array:
-    """Draws of scale 1 from a generator."""
+def draws(rng: np.random.Generator, law: Law, shape: int | tuple[int, ...], shapes: Array | None = None) -> Array:
+    """Draws of scale 1 from a generator.
+
+    shapes: R of each draw along the axis before the last, where these are sums of R shares of which as many as make a
+    whole Laplace draw have scale √R: differences of gamma numbers of shape R, over √R. None: 1.
+    """
+    if law is Law.LAPLACE and shapes is not None and (shapes != 1).any():
+        R = shapes[:, None]
+        return np.asarray((rng.standard_gamma(R, size=shape) - rng.standard_gamma(R, size=shape)) / np.sqrt(R))
     return {Law.LAPLACE: rng.laplace, Law.NORMAL: rng.normal}[law](size=shape)
 
 
@@ -27,8 +34,11 @@ class SimulatedNoise:
     CHUNK = 64
     """Number of iterations that are drawn at once."""
 
-    def __init__(self, law: Law, seeds: Sequence[np.random.SeedSequence], shape: tuple[int, ...], length: int) -> None:
-        self._law, self._streams = law, [np.random.default_rng(seed) for seed in seeds]
+    def __init__(
+        self, law: Law, seeds: Sequence[np.random.SeedSequence], shape: tuple[int, ...], length: int,
+        shapes: Array | None = None,
+    ) -> None:  # fmt: skip
+        self._law, self._shapes, self._streams = law, shapes, [np.random.default_rng(seed) for seed in seeds]
         self._shape, self._left, self._chunk, self._at = shape, length, np.empty((0,)), 0
 
     def __call__(self, k: int) -> Float[Array, "runs *shape"]:
@@ -36,7 +46,9 @@ class SimulatedNoise:
         if self._at == len(self._chunk):
             size = min(self.CHUNK, self._left)
             self._left -= size
-            self._chunk = np.stack([draws(s, self._law, (size, *self._shape)) for s in self._streams], axis=1)
+            self._chunk = np.stack(
+                [draws(s, self._law, (size, *self._shape), self._shapes) for s in self._streams], axis=1
+            )
             self._at = 0
         self._at += 1
         drawn: Array = self._chunk[self._at - 1]

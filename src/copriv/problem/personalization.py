@@ -22,7 +22,7 @@ personalisation by a proximal term; the choice of k by draws of held-out losses 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +30,12 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.errors import DataError, InvalidInput
+from copriv.agreement.data_terms import data_specification, own_table
+from copriv.data import datasets
+from copriv.data.consortium import prepare_owner
+from copriv.data.dictionary import PublicDictionary
+from copriv.data.public import load_sample
+from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.formatting.cards import Shown
 from copriv.losses import Squared
 from copriv.model.newton import Penalized, newton, solved
@@ -92,6 +97,39 @@ def personalized(
     seed = count("seed", seed, 0)
     home, own = home_of(agreement, theta, data, public)
     return home.personalized(own, np.random.default_rng(seed))
+
+
+def rows_at_home(
+    agreement: Agreement, name: str, table: object, dictionary: PublicDictionary | None
+) -> tuple[Records, Records | None, tuple[str, ...] | None]:
+    """Records of owner `name` from its table, and the public ones with their strata, where there are any; before the intercept.
+
+    table: the path of a file, or a frame. dictionary: the agreed one; None: the one that the agreement names, or that is fitted
+    to the public rows. Raises DataError where a table is not as agreed, AgreementError where the dictionary is not known.
+    """
+    data, public, strata = agreement.data, None, None
+    if dictionary is not None:
+        agreement = agreement.replace(data={"dictionary": None})  # its file is not looked for
+    agreed = replace(data_specification(agreement), feature_bound=0.0)
+    known = dictionary or agreed.dictionary
+    if data.public is not None or not (data.path or datasets.named(agreed.dataset).own_columns):
+        sample = load_sample(replace(agreed, dictionary=known), strata=data.strata)
+        known, public, strata = sample.preparation.dictionary, sample.records, sample.strata
+    if data.mapped and known is None:
+        raise AgreementError(
+            "data.components: the features are made by a public dictionary, which is in no file here; give the public rows "
+            "(--public), or the agreement with its dictionary as copriv init --network writes it"
+        )
+    terms = agreement.terms_of(name)
+    rows, schema = own_table(agreement, table, terms.unit)
+    own = prepare_owner(rows, schema, known, None, unit_records=terms.unit_records)
+    if own.units != terms.records:
+        what = "records" if terms.unit is None else "persons"
+        raise DataError(
+            f"{name}: the agreement says {terms.records:,} {what}, and this table has {own.units:,}; give its own table, or "
+            "correct owner.records"
+        )
+    return own, public, strata
 
 
 def home_of(

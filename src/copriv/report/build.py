@@ -62,8 +62,9 @@ def document(
             Model.load(file.model, unfinished)
         read = read_run(file, owner, authority)
         files[read.verdict.run] = read
-    problems = [_problem("ledger", held.problem)] if held.problem else []
-    entries = []
+    problems, entries = list[dict[str, str]](), []
+    if held.problem:
+        problems.append(_problem("ledger", held.problem))
     for run in totals.runs:
         entry, wrong = _run(held, run, files.get(run), own)
         entries.append(entry)
@@ -126,10 +127,8 @@ def _joining(forecast: Mapping[str, Any], agreements: Sequence[Agreement], owner
         mine = next((one for one in forecast["owners"] if one["name"] == owner), None)
         verdict = mine and {key: mine[key] for key in ("verdict", "probability")}
         return {"goal": forecast["goal"], "verdict": printable(forecast["verdict"], 3000), "owner": verdict}
-    except (KeyError, TypeError) as error:
-        raise InvalidInput(
-            f"--forecast: not the JSON of a forecast ({error}); give what copriv forecast wrote"
-        ) from None
+    except (KeyError, TypeError):
+        raise InvalidInput("--forecast: not the JSON of a forecast; give what copriv forecast wrote") from None
 
 
 def meaning(epsilon: Fraction, delta: Fraction, records: int = 1) -> dict[str, float | None]:

@@ -120,7 +120,8 @@ class RunRead:
 def read_run(file: RunFile, owner: str, authority: bytes | None) -> RunRead:
     """Read and check a run's file. Raises StoreFailed or InvalidInput for another kind of file."""
     verdict = verify_run(file.path, None, authority, file.model)
-    askers, own = dict[str, Certificate](), list[Certificate | None]()
+    askers: dict[str, Certificate] = {}
+    own: list[Certificate | None] = [None]
     answers, points = dict[str, tuple[bytes, str]](), dict[str, str]()
     try:
         with closing(RunStore.read(file.path)) as store:
@@ -130,7 +131,7 @@ def read_run(file: RunFile, owner: str, authority: bytes | None) -> RunRead:
             for event in store.events("begun", "continued"):
                 if (asker := _named(trusted, event.data.get("learner"))) is not None:
                     askers[asker["sha256"]] = asker
-            own = [
+            own += [
                 _named(trusted, e.data["certificate"]) for e in store.events("certified") if e.data["owner"] == owner
             ]
             for e in store.events("answer"):
@@ -144,7 +145,7 @@ def read_run(file: RunFile, owner: str, authority: bytes | None) -> RunRead:
         if verdict.ok:
             raise
         return RunRead(file.path.name, verdict, (), None, {}, {})  # the check says what is wrong with the file
-    return RunRead(file.path.name, verdict, tuple(askers.values()), own[-1] if own else None, answers, points)
+    return RunRead(file.path.name, verdict, tuple(askers.values()), own[-1], answers, points)
 
 
 def _named(authority: bytes, certificate: object) -> Certificate | None:

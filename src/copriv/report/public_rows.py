@@ -1,7 +1,8 @@
 """Estimate the error of a run's model, and forecast the run, from the learner's public rows.
 
 The learner knows what was answered and spent. With public rows of its own it can also compute the fitness of its model on
-them, and forecast what the same agreement costs.
+them, and forecast what the same agreement costs. Where every owner has a stratum of them, rows are weighted so that each owner
+counts by its records: twenty times as many records of one owner are not as many public rows.
 """
 
 from collections.abc import Sequence
@@ -30,19 +31,20 @@ class PublicRows:
     """An agreement and the learner's public rows, prepared once for any number of models.
 
     public: the rows as records, or their features and targets. strata: the stratum of each row, where it is known; owners are
-    then assumed to differ as the strata do.
+    then assumed to differ as the strata do, and models are judged on rows weighted by the owners' records.
     """
 
     def __init__(self, agreement: Agreement, public: Any, strata: Sequence[str] | None = None) -> None:
         self.agreement, self._problem = agreement, Problem.forecasting(agreement, public, strata=strata)
         self.rows = self._problem.owners[0].units
         self._sample = PublicSample.of(self._problem)
-        self._of_best = self._sample.public_only(float(agreement.records.sum()))
+        self._everybody = PublicSample.of_everybody(self._problem)
+        self._of_best = self._everybody.public_only(float(agreement.records.sum()))
 
     def estimate(self, theta: Float[Array, " p"]) -> float:
         """Estimate ψ of a model on the owners' records; see `judged`."""
-        f = np.array(float(self._problem.fitness.value(theta)))
-        return float(relative_fitness(f, self._sample.optimum)) - self._of_best
+        f = np.array(float(self._everybody.problem.fitness.value(theta)))
+        return float(relative_fitness(f, self._everybody.optimum)) - self._of_best
 
     def judged(self, theta: Float[Array, " p"]) -> dict[str, Any]:
         """Compute f and ψ of a model on the public rows, and estimate ψ on the owners' records.
@@ -51,8 +53,8 @@ class PublicRows:
         estimate subtracts that, and can be below 0. "low" and "high" are its 90 % confidence interval: with e = θ − θ*, and θ*
         differing by c ~ N(0, C) between the two samples, ψ is ½(e + c)ᵀA(e + c)/f (`populations.diagnosis`).
         """
-        sample, least, of_best = self._sample, self._sample.optimum.value, self._of_best
-        f = float(self._problem.fitness.value(theta))
+        sample, least, of_best = self._everybody, self._everybody.optimum.value, self._of_best
+        f = float(sample.problem.fitness.value(theta))
         ψ = float(relative_fitness(np.array(f), sample.optimum))
         low, high = interval(ψ, of_best, effective_directions(sample.hessian @ sample.spread), sample.wobble)
         return {
@@ -71,7 +73,7 @@ class PublicRows:
         asked = conductor.run.asked.values()
         answers = ((one.query.owner, one.query.theta, one.answer.gradient) for one in asked if one.answer is not None)
         assumed = heterogeneity_of(self._sample)
-        found = diagnose(self.agreement, self._sample, assumed, conductor.model, answers)
+        found = diagnose(self.agreement, self._everybody, assumed, conductor.model, answers)
         return {
             **self.judged(conductor.model),
             "heterogeneity_diagnosis": None if found is None else found.to_dict(),

@@ -21,7 +21,7 @@ from copriv.errors import AgreementError
 from copriv.rules.async_copies import A1, AsyncCopies
 from copriv.rules.async_memory import A2, AsyncMemory
 from copriv.rules.one_answer import AverageModels, SolveStatistics, Unmoved
-from copriv.rules.rule import PLAIN, Aggregation, Descent, Rule, UpdateRule, Way
+from copriv.rules.rule import PLAIN, Aggregation, Descent, Rule, SharedSum, UpdateRule, Way
 from copriv.rules.synchronous import S1, S2, SyncAveraged, SyncDecay
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "AverageModels",
     "Descent",
     "Rule",
+    "SharedSum",
     "SolveStatistics",
     "SyncAveraged",
     "SyncDecay",
@@ -61,7 +62,9 @@ def named(name: str) -> Rule:
             return rule
     known = ", ".join(rule.name for rule in ALL)
     if name == "auto":
-        raise AgreementError(f'agreement.rule: still "auto"; plan it first (copriv forecast) or name one of {known}')
+        raise AgreementError(
+            f'agreement.rule: still "auto"; plan it first (copriv forecast --out DIR) or name one of {known}'
+        )
     raise AgreementError(
         f'agreement.rule: there is no rule "{name}"; name one of {known}, or "auto" to have it planned'
     )

@@ -50,9 +50,42 @@ class Aggregation:
         parts = (share * answer for share, answer in zip(self.shares, answers, strict=True))
         return np.asarray(sum(parts, np.zeros(answers.shape[1])))
 
-    def noise(self, scales: Float[Array, " owners"]) -> Float[Array, " owners"]:
-        """Scale of each owner's noise in the vector; draws are independent."""
+    def noise(self, scales: Float[Array, " owners"]) -> Float[Array, " draws"]:
+        """Scale of each independent draw of noise in the vector. scales: of the noise that an owner's answer needs alone."""
         return self.shares * scales
+
+    @property
+    def shapes(self) -> Float[Array, " draws"]:
+        """How many owners' worth of noise each draw is the sum of (`copriv.privacy.simulated_noise.draws`)."""
+        return np.ones(len(self.weights))
+
+
+@dataclass(frozen=True, eq=False)
+class SharedSum(Aggregation):
+    """A weighted mean of which the learner sees nothing else, with noise that its owners share.
+
+    Any N − t owners' shares are the noise that the strictest of them asks for; all N make N/(N − t) times its variance.
+    """
+
+    colluding: int
+    """t."""
+    floors: Float[Array, " owners"]
+    """Scale of the noise that owners add to their answers by themselves; 0 for none."""
+
+    def noise(self, scales: Float[Array, " owners"]) -> Float[Array, " draws"]:
+        """Scale of the shared noise, and of each owner's own."""
+        shared = float((self.shares * scales).max()) * np.sqrt(self.shapes[0])
+        return np.concatenate([[shared], (self.shares * self.floors)[self.floors > 0]])
+
+    def by_owner(self, scales: Float[Array, " owners"]) -> Float[Array, " owners"]:
+        """Scale of independent noise on each owner's answer that has the same variance in the vector."""
+        shared = self.noise(scales)[0] ** 2 / len(scales)
+        return np.asarray(np.sqrt(shared / self.shares**2 + self.floors**2))
+
+    @property
+    def shapes(self) -> Float[Array, " draws"]:
+        N = len(self.weights)
+        return np.concatenate([[N / (N - self.colluding)], np.ones(int((self.floors > 0).sum()))])
 
 
 @runtime_checkable

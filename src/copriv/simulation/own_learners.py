@@ -52,6 +52,11 @@ def own_learners(
     if budget not in ("split", "multiplied", "shared"):
         raise UsageError(f"budget: must be one of 'split', 'multiplied', 'shared', not {budget!r}")
     problem, chosen = problem_of(agreement, data, public), Options(**options)
+    if problem.agreement.summed:
+        raise UsageError(
+            "own learners: each replaces its own answer, which nobody can where only the sum is seen; choose "
+            'aggregation = "each"'
+        )
     agreed, mechanism, N = problem.agreement, problem.agreement.mechanism, problem.agreement.n_owners
     scales, answers = agreed.noise_scales(problem.feature_bound), None
     if budget == "shared":

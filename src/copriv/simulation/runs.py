@@ -142,12 +142,19 @@ def _many_answers(
     gradients = batched_gradients(
         problem.loss, _records(problem, participants), bound, options.threads, mechanism.order(agreement)
     )
-    noise = np.zeros((len(participants.members), max(map(len, participants.members))))
-    for j, group in enumerate(map(list, participants.members)):
-        noise[j, : len(group)] = Aggregation(agreement.weights[group]).noise(scales[group])
+    aggregations = [agreement.aggregation(group) for group in participants.members]
+    first = np.unique([one.shapes[0] for one in aggregations])  # sums of unlike groups have noise of unlike shapes
+    shapes = np.concatenate([first, np.ones(max(len(one.shapes) for one in aggregations) - 1)])
+    noise, alone = np.zeros((len(aggregations), len(shapes))), scales
+    if agreement.summed:
+        alone = agreement.scales_alone(problem.feature_bound)
+    for j, (group, one) in enumerate(zip(participants.members, aggregations, strict=True)):
+        noise[j, np.searchsorted(first, one.shapes[0])], *own = one.noise(alone[list(group)])
+        noise[j, len(first) : len(first) + len(own)] = own
     events = [_events(agreement, participants, options.schedule, np.random.default_rng(s[0])) for s in streams]
     queries, members = min(map(len, events)), noise.shape[1]
-    drawn = SimulatedNoise(mechanism.law(agreement), [s[1] for s in streams], (members, problem.n_parameters), queries)
+    size = (members, problem.n_parameters)
+    drawn = SimulatedNoise(mechanism.law(agreement), [s[1] for s in streams], size, queries, shapes)
     draw: NoiseSource = options.noise or drawn
 
     def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
@@ -237,11 +244,11 @@ def one_answers(
     return answers
 
 
-def _recorded(record_at: Sequence[int] | None, first: int, last: int, most: int = 60) -> Int[np.ndarray, " recorded"]:
-    """Iterations to record: those asked for and the last; else about `most`, evenly spaced on a log axis."""
+def _recorded(record_at: Sequence[int] | None, first: int, last: int) -> Int[np.ndarray, " recorded"]:
+    """Iterations to record: those asked for and the last; else about 60, evenly spaced on a log axis."""
     if record_at is not None:
         return np.array(sorted({int(k) for k in record_at if first <= k <= last} | {last}))
-    if last - first < most:
+    if last - first < 60:
         return np.arange(first, last + 1)
-    inner = np.round(np.geomspace(max(first, 1), last, most)).astype(int)
+    inner = np.round(np.geomspace(max(first, 1), last, 60)).astype(int)
     return np.unique(np.concatenate([[first], inner, [last]]))

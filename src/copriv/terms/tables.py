@@ -249,7 +249,9 @@ class AgreedTerms(BaseModel):
     def step(self) -> float:
         """The agreed step, once it is a number."""
         if not isinstance(self.agreement.step, float):
-            raise AgreementError('agreement.step: still "auto"; plan it first (copriv forecast) or give a number')
+            raise AgreementError(
+                'agreement.step: still "auto"; plan it first (copriv forecast --out DIR) or give a number'
+            )
         return self.agreement.step
 
     @property
@@ -257,7 +259,8 @@ class AgreedTerms(BaseModel):
         """Ξ, once it is a number."""
         if not isinstance(self.model.gradient_bound, float):
             raise AgreementError(
-                f'model.gradient_bound: still "{self.model.gradient_bound}"; plan it first (copriv forecast) or give a number'
+                f'model.gradient_bound: still "{self.model.gradient_bound}"; plan it first (copriv forecast --out DIR) or give '
+                "a number"
             )
         return self.model.gradient_bound
 

@@ -152,11 +152,11 @@ async def with_snapshots(work: Any, look: Callable[[], None]) -> Any:
 class RunWatch:
     """Takes snapshots of a conductor, in its own loop."""
 
-    def __init__(self, conductor: "Conductor", public: "Records | None") -> None:
+    def __init__(self, conductor: "Conductor", public: "Records | None", strata: tuple[str, ...] | None = None) -> None:
         self.watch = Watch("run")
         self._conductor, self._public = conductor, None
         if public is not None:
-            self._public = PublicRows(conductor.agreement, public)
+            self._public = PublicRows(conductor.agreement, public, strata)
         self._shown_line = run_line(conductor.agreement)
         for event in conductor.store.events():
             self._line(event)

@@ -123,13 +123,14 @@ def command(
         needed = agreement.data.public
         if needed is not None and not Path(needed).is_file():
             tell(f"\nForecasts need {needed}: put a file of public rows there first.")
+        final = Path("planned/recommended.toml") if agreement.agreement.rule == "auto" else path
         tell(
-            f"\nWrote {path}. What it will cost, and for whom it pays: copriv forecast {path}\n\n"
+            f"\nWrote {path}. What it will cost, and for whom it pays: copriv forecast {path} --out planned\n\n"
             f"Once all agree, the parties need keys. Each owner makes its own and sends its request.pem:\n"
             f"    copriv owner keys {shlex.quote(agreement.owner_names[0])}\n"
-            f"    copriv init --network {path} consortium --request request.pem --request …\n"
+            f"    copriv init --network {final} consortium --request request.pem --request …\n"
             "Or, to try it all out on one machine, make everybody's keys at once:\n"
-            f"    copriv init --network {path} consortium"
+            f"    copriv init --network {final} consortium"
         )
         return
     save(path.parent, {path.name: template().encode()})

@@ -85,7 +85,7 @@ def watched(
     needed()
     from copriv.ui.live import RunWatch
 
-    watch = RunWatch(conductor, public)
+    watch = RunWatch(conductor, public, strata)
     if public is not None:
         # In a process of its own, because a forecast's arithmetic would block the run.
         threading.Thread(target=_forecast, args=(conductor.agreement, public, strata, watch.watch), daemon=True).start()

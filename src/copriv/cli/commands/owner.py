@@ -190,7 +190,7 @@ def verdict(
     from copriv.display.at_home import told
     from copriv.forecast.document import read_forecast
     from copriv.network.model import Model
-    from copriv.problem.own_rows import rows_at_home
+    from copriv.problem.personalization import rows_at_home
 
     if model is not None and forecast is not None:
         raise UsageError("--model: is what a run gave, and --forecast what came before it; give one of them")
@@ -208,11 +208,11 @@ def verdict(
     if terms.data.dictionary is not None:
         paths["dictionary"] = str(options.beside(agreement, terms.data.dictionary))
     terms = terms.replace(data=paths)
-    rows = rows_at_home(terms, name, str(data), dictionary)
+    own, sample, strata = rows_at_home(terms, name, str(data), dictionary)
     if forecast is not None:
         released = read_forecast(forecast)
     elif model is None:
-        if rows.public is None:
+        if sample is None:
             raise UsageError(
                 "--public: before a run the verdict needs the forecast; give its JSON (--forecast), or the public rows that "
                 "it is made from"
@@ -220,7 +220,7 @@ def verdict(
         with progress("forecasting") as report:
             released = forecast_of(terms, progress=report)
     with waiting("asking your records"):
-        found = owner_verdict(terms, name, rows.own, released, public=rows.public, seed=seed)
+        found = owner_verdict(terms, name, own, released, public=sample, strata=strata, seed=seed)
     if to is not None:
         replace_own_file(to, found.to_json().encode() + b"\n")
         log(f"wrote {to}, for this account alone to read")

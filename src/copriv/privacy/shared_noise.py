@@ -1,0 +1,184 @@
+"""Noise that N owners share, so that it protects each of them in a sum of which nobody sees a single term.
+
+Each owner rounds its weighted answer to whole cells of a public grid and adds a share of noise, a whole number too; what leaves
+it is the result modulo 2⁶⁴, which a mask hides. The shares of any N − t owners add up to the noise that the agreed (ε, δ)
+of each asks for, whatever the t others do: **discrete Laplace** noise exactly (`copriv.privacy.polya`), or **discrete normal**
+noise up to a factor within 10⁻¹⁰⁰⁰ of 1 (Kairouz, Liu and Steinke 2021). All N shares make N/(N − t) times its variance.
+
+Formal guarantee: docs/proofs/sum.md. It is for the sum alone. A share is no protection of its own: what remains if all other
+owners work together is `remaining`, unless the owner adds noise of its own (`Part.floor`).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, UInt64
+from scipy.special import gammaln, hyp2f1
+
+from copriv.errors import InvalidInput
+from copriv.privacy.noise import CLIP_SLACK, Law, check_value
+from copriv.privacy.polya import polya_difference
+from copriv.privacy.words import Words, as_numbers
+from copriv.types import Array
+
+CELLS = 2.0**20
+"""Least number of cells in the noise's scale."""
+FINE = 2.0**10
+"""Least sensitivity in cells, over the length: rounding raises the noise by a thousandth at most."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """An owner's part of a sum."""
+
+    weight: Fraction
+    """Weight of its answer in the sum."""
+    sensitivity: float
+    """Of its answer, for one unit replaced: in L1 with Laplace noise, in L2 with normal noise."""
+    multiplier: Fraction
+    """Scale of noise over sensitivity that keeps its (ε, δ)."""
+    floor: Fraction | None = None
+    """The same for noise of its own; None: it adds none."""
+
+    @property
+    def moves(self) -> float:
+        """By how much a unit replaced moves the sum."""
+        return float(self.weight) * self.sensitivity * (1 + CLIP_SLACK)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedNoise:
+    """The noise of a sum of vectors of `length` numbers, each of norm at most `bound`, and who shares it.
+
+    All owners and the learner compute the same grid and scale from public numbers. Raises InvalidInput where an honest sum
+    might not fit into 64 bits (with a probability of 2⁻¹⁰⁰ or more).
+    """
+
+    law: Law
+    parts: Sequence[Part]
+    colluding: int
+    """t; at most N − 2."""
+    length: int
+    bound: float
+
+    def __post_init__(self) -> None:
+        if not self._largest < 2.0**63:
+            raise InvalidInput(
+                f"noise: a sum of {len(self.parts)} owners' answers needs more than 64 bits beside its noise; agree on more "
+                "answers, smaller budgets or fewer records"
+            )
+
+    @cached_property
+    def exponent(self) -> int:
+        """The grid's cells are 2^exponent, in the unit of an answer."""
+        needs = [float(part.multiplier) * part.moves for part in self.parts]
+        strictest = self.parts[int(np.argmax(needs))]
+        return math.frexp(min(max(needs) / CELLS, strictest.moves / (FINE * self.length)))[1] - 1
+
+    @cached_property
+    def scale(self) -> float:
+        """Scale in cells of the noise that any N − t owners make together: a whole number s, or a standard deviation."""
+        return max(self._scale(part.multiplier, part) for part in self.parts)
+
+    @property
+    def shape(self) -> Fraction:
+        """1/(N − t): the share of an owner in that noise, and of its variance."""
+        return Fraction(1, len(self.parts) - self.colluding)
+
+    def share(self, owner: int, answer: Float[Array, " length"]) -> UInt64[Words, " length"]:
+        """The owner's answer on the grid with fresh noise, modulo 2⁶⁴: private only once it is masked and in the sum.
+
+        owner: its index among the parts. Raises InvalidInput on a wrong shape, NaN or infinity: nothing is drawn then.
+        """
+        check_value(answer, self.length)
+        part, cell = self.parts[owner], Fraction(2) ** self.exponent
+        cells = [round(Fraction(value) * part.weight / cell) for value in answer.tolist()]
+        noises = [self._draws(self.shape, self.scale)]
+        if part.floor is not None:
+            noises.append(self._draws(Fraction(1), self._scale(part.floor, part)))
+        return np.array([sum(column) % 2**64 for column in zip(cells, *noises, strict=True)], dtype=np.uint64)
+
+    def vector(self, words: UInt64[Words, " length"]) -> Float[Array, " length"]:
+        """The weighted sum of answers with its noise, from the sum of all owners' words modulo 2⁶⁴."""
+        return np.ldexp(words.view(np.int64).astype(np.float64), self.exponent)
+
+    def alone(self, owner: int) -> float:
+        """What remains of Laplace noise for one answer if all others work together: an upper bound on ε, without a floor.
+
+        The law of one share P falls in |z| and log P is convex on either side of 0, so that a shift of d is seen best at 0,
+        and shifts of D in all are seen best where each of p numbers has D/p of them. With r = 1/(N − t) and q = e^(−1/s)
+
+            P(0)/P(d) ≤ ₂F₁(r, r; 1; q²) · q^(−d) · Γ(r) Γ(d + 1)/Γ(d + r),
+
+        which grows with the number of cells: it is a number of this grid.
+        """
+        part, r, s = self.parts[owner], float(self.shape), self.scale
+        if part.floor is not None:
+            return float(1 / part.floor)
+        d = math.ceil(self._moves(part) / self.length)
+        peak = float(np.log(hyp2f1(r, r, 1.0, math.exp(-2.0 / s))))
+        return self.length * (peak + d / s + float(gammaln(r) + gammaln(d + 1.0) - gammaln(d + r)))
+
+    def _moves(self, part: Part) -> float:
+        """By how many cells a unit replaced moves the rounded answer, in the norm of the law."""
+        cells = part.moves / 2.0**self.exponent
+        if self.law is Law.NORMAL:
+            return cells + math.sqrt(self.length)
+        return (
+            math.ceil(cells) + self.length + 1
+        )  # 1: a discrete draw moved by d ≤ a real one moved by d + 1/(4s) a number
+
+    def _scale(self, multiplier: Fraction, part: Part) -> float:
+        """Scale in cells of noise with this multiplier."""
+        if self.law is Law.NORMAL:
+            return math.sqrt((float(multiplier) * self._moves(part)) ** 2 + 3.0) * (1 + CLIP_SLACK)
+        return math.ceil(multiplier * int(self._moves(part)))
+
+    def _draws(self, shape: Fraction, scale: float) -> list[int]:
+        """`shape` of discrete noise with this scale, on each number."""
+        if self.law is Law.LAPLACE:
+            return [polya_difference(shape, int(scale)) for _ in range(self.length)]
+        import opendp.prelude as dp
+
+        dp.enable_features("contrib")
+        domain = dp.vector_domain(dp.atom_domain(T="i64"), size=self.length)
+        deviation = scale * math.sqrt(shape) * (1 + CLIP_SLACK)
+        measurement: Any = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=deviation)
+        return [int(z) for z in measurement([0] * self.length)]
+
+    @property
+    def _largest(self) -> float:
+        """What an honest sum exceeds with a probability below 2⁻¹⁰⁰, in cells.
+
+        With θ = 1/(2s), E e^(θX) ≤ 2^R for X ~ NB(R, e^(−1/s)); a discrete normal law is sub-Gaussian.
+        """
+        N, floors = len(self.parts), sum(part.floor is not None for part in self.parts)
+        values = self.bound * float(sum(part.weight for part in self.parts)) / 2.0**self.exponent + N
+        if self.law is Law.LAPLACE:
+            pieces = N * float(self.shape) + floors + math.log2(self.length) + 101
+            return values + 2.0 * math.log(2.0) * self.scale * pieces
+        variance = self.scale**2 * (N * float(self.shape) + floors)
+        return values + math.sqrt(2.0 * variance * math.log(2.0) * (101 + math.log2(self.length)))
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """One owner's part in a sum. What it releases must be masked before it leaves the owner's process."""
+
+    noise: SharedNoise
+    owner: int
+    """Its index among the parts."""
+
+    @property
+    def scale(self) -> float:
+        """Scale of the noise that any N − t owners make together, in the unit of the sum."""
+        return math.ldexp(self.noise.scale, self.noise.exponent)
+
+    def release(self, value: Float[Array, " length"]) -> Float[Array, " halves"]:
+        """The words of `SharedNoise.share`, as numbers (`copriv.privacy.words.as_numbers`)."""
+        return as_numbers(self.noise.share(self.owner, value))
