@@ -46,12 +46,12 @@ def measure(owners: Owners, loss: str, epsilon: float, known: str) -> dict[str, 
         told = copriv.forecast(terms, public=owners.public, strata=owners.strata if known == "strata" else None)
     seconds = time.perf_counter() - begun
     ψ, plan = told.recommended.relative_fitness, told.plan
-    measured = _simulated(plan.agreement, owners, RUNS, alone=True)
+    measured = simulated(plan.agreement, owners, RUNS, alone=True)
     tried = {choice.describe(): choice for choice in plan.measured[:FINALISTS]}
     if plan.caution is not None:
         tried |= {choice.describe(): choice for choice in plan.caution.choices}
     best = min(
-        float(_simulated(choice.agreement, owners, RUNS, False).relative_fitness.final["median"])
+        float(simulated(choice.agreement, owners, RUNS, False).relative_fitness.final["median"])
         for choice in tried.values()
     )
     found = float(measured.relative_fitness.final["median"])
@@ -70,7 +70,7 @@ def measure(owners: Owners, loss: str, epsilon: float, known: str) -> dict[str, 
         "owners": [
             {**row, "own_peer_loss": float(lost), "own_peer_tuned_loss": float(by_others)}
             for row, lost, by_others in zip(
-                _verdicts(told, measured, owners, loss), peer.in_hindsight, peer.by_other_rows, strict=True
+                verdicts(told, measured, owners, loss), peer.in_hindsight, peer.by_other_rows, strict=True
             )
         ],
         "peer": peer.words,
@@ -79,7 +79,7 @@ def measure(owners: Owners, loss: str, epsilon: float, known: str) -> dict[str, 
     }
 
 
-def _simulated(terms: copriv.Agreement, owners: Owners, runs: int, alone: bool) -> copriv.Simulation:
+def simulated(terms: copriv.Agreement, owners: Owners, runs: int, alone: bool) -> copriv.Simulation:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return copriv.simulate(terms, data=owners.train, public=owners.public, runs=runs, seed=1, alone=alone)
@@ -133,7 +133,7 @@ def _with_one(x: Any, y: Any) -> Records:
     return Records.of(np.column_stack([x, np.ones(len(y))]), y)
 
 
-def _verdicts(told: copriv.Forecast, measured: copriv.Simulation, owners: Owners, loss: str) -> list[dict[str, Any]]:
+def verdicts(told: copriv.Forecast, measured: copriv.Simulation, owners: Owners, loss: str) -> list[dict[str, Any]]:
     """For each owner: both verdicts, and what they are about, on its own held-out rows and on everybody's."""
     lost, terms = losses.named(loss), told.recommended.agreement
     models = measured.theta[: min(10, len(measured.theta))]

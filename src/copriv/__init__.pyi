@@ -20,6 +20,7 @@ from .errors import (
     UsageError,
 )
 from .forecast import Forecast, forecast
+from .forecast.after_pilot import pilot as pilot
 from .forecast.at_home import owner_verdict as owner_verdict
 from .model.records import Records
 from .owner import Owner
@@ -54,5 +55,6 @@ __all__ = [
     "own_learners",
     "owner_verdict",
     "personalize",
+    "pilot",
     "simulate",
 ]

@@ -68,6 +68,7 @@ class Owner(Shown):
         *,
         times: ReleaseTime | None = None,
     ) -> None:
+        agreement.check_one_phase()
         self._terms = agreement.terms_of(name)
         if agreement.model.gradient_bound_assumed:
             raise AgreementError(

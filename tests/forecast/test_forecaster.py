@@ -19,6 +19,7 @@ from copriv.simulation import simulate
 # What scripts rely on (the forecast's JSON contract), and what was added to it since.
 TOP = {"schema", "agreed", "recommended", "public_only", "bounds", "owners"}
 ADDED = {
+    "kind",
     "sampled_by_owner",
     "strata_unused",
     "terms",

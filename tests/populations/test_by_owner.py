@@ -343,9 +343,11 @@ def test_an_owner_may_name_its_stratum_and_must_name_one_that_is_there() -> None
     kinds = [{**owner, "stratum": "o0" if i < 3 else "o1"} for i, owner in enumerate(terms.to_dict()["owner"])]
     problem = Problem.forecasting(terms.replace(owner=kinds), public, strata=labels)
     assert problem.stratum_of_owner == (0, 0, 0, 1, 1)
-    assert knows_owners(problem)
-    assert not knows_owners(Problem.forecasting(terms, public, strata=np.repeat(list("abcde"), 30)))
-    assert not knows_owners(Problem.forecasting(terms.replace(data={"heterogeneity": 0.1}), public, strata=labels))
+    assert knows_owners(PublicSample(problem))
+    assert not knows_owners(PublicSample(Problem.forecasting(terms, public, strata=np.repeat(list("abcde"), 30))))
+    assert not knows_owners(
+        PublicSample(Problem.forecasting(terms.replace(data={"heterogeneity": 0.1}), public, strata=labels))
+    )
     kinds[4]["stratum"] = "nowhere"
     with pytest.raises(AgreementError, match=r"owner\.stratum.*nowhere.*o4"):
         heterogeneity_of(PublicSample(Problem.forecasting(terms.replace(owner=kinds), public, strata=labels)))

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from pydantic import ValidationError, model_validator
 
 from copriv import losses, mechanisms, rules
+from copriv.agreement.phases import check_pilot, documents_of, pilot_share
 from copriv.agreement.sums import check_sums
 from copriv.errors import AgreementError
 from copriv.formatting.cards import Card, Shown, Table, in_short
@@ -61,6 +62,9 @@ class Agreement(Shown, Framed, AgreedTerms):
             rules.named(self.agreement.rule)
         self.mechanism.check(self)
         check_sums(self, self.mechanism, () if self.agreement.rule == "auto" else self.members)
+        if self.has_pilot:
+            check_pilot(self)
+            _ = self.phases
         return self
 
     @classmethod
@@ -113,6 +117,18 @@ class Agreement(Shown, Framed, AgreedTerms):
             return cls.load(agreement)
         return cls.of(agreement)
 
+    def each_seen(self) -> "Agreement":
+        """These terms as if each answer were seen, with the answers that a run has; the same object where they are."""
+        if not self.summed:
+            return self
+        document = self.to_dict()
+        for key in ("aggregation", "colluding", "dropouts", "attempts"):
+            document["agreement"].pop(key, None)
+        if self.attempts:
+            document["agreement"]["answers"] = self.answers - self.attempts
+        document["owner"] = [{k: v for k, v in owner.items() if k != "floor"} for owner in document["owner"]]
+        return Agreement.of(document)
+
     def replace(self, **changes: Any) -> "Agreement":
         """Return a copy with some terms changed, checked again: `replace(agreement={"step": 3.0}, model={...})`.
 
@@ -156,6 +172,7 @@ class Agreement(Shown, Framed, AgreedTerms):
             f"Agreement {terms.name!r}: {counted(n, 'owner')}, {records:,} records",
             (
                 f"Rule: {self.rule_in_words}; horizon {terms.horizon:,}; mechanism: {terms.mechanism}.",
+                *self._phases_in_words,
                 f"Loss: {model.loss}, gradients bounded at {in_short(model.gradient_bound)}; data: {source}.",
                 f"Fingerprint: {self.fingerprint}",
                 Table.of(("owner", "records", "epsilon", "delta"), self.owner_tables, cells, "owners"),
@@ -165,6 +182,44 @@ class Agreement(Shown, Framed, AgreedTerms):
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
         tables = [table.model_dump() for table in self.owner_tables]
         return {"owners": lambda: {name: [table[name] for table in tables] for name in tables[0]}}
+
+    @property
+    def _phases_in_words(self) -> tuple[str, ...]:
+        if not self.has_pilot:
+            return ()
+        share = f"{100 * pilot_share(self):.3g} %"
+        return (
+            f"Phases: pilot at {share} of every owner's epsilon, one answer; then the run at the rest, and all of delta.",
+        )
+
+    @property
+    def has_pilot(self) -> bool:
+        """Whether a pilot comes before the run."""
+        return pilot_share(self) > 0
+
+    @cached_property
+    def phases(self) -> "tuple[Agreement, ...]":
+        """The agreements of the pilot and of the run after it; without a pilot, of the run alone.
+
+        Together they spend each owner's ε at most, and the run has all of δ.
+
+        >>> first, run = agreement.replace(agreement={"pilot": 0.25}).phases
+        >>> first.agreement.mechanism, first.answers, first.owner[0].epsilon + run.owner[0].epsilon
+        ('pilot', 1, 1.0)
+        """
+        if self.has_pilot:
+            return tuple(map(Agreement.of, documents_of(self)))
+        if self.agreement.pilot is None:
+            return (self,)
+        return (self.replace(agreement={"pilot": None}),)
+
+    def check_one_phase(self) -> None:
+        """Raise AgreementError where a pilot comes before the run."""
+        if self.has_pilot:
+            raise AgreementError(
+                "agreement.pilot: a pilot and the run after it are two phases, and one is carried out at a time: give one of "
+                "Agreement.phases, or leave the key out; copriv simulate and copriv.pilot carry out a simulated pilot"
+            )
 
     @property
     def goal(self) -> Literal["own", "common"]:

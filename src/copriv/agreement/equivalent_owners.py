@@ -5,7 +5,7 @@ a bundle answers as one owner of weight W = Σ w_i whose noise has the scale √
 (rounds), mean and covariance of the sum of answers are exactly those of its owners, and its distribution is nearly the same
 by the central limit theorem. Where owners answer in turns, m answers of each of K bundles stand for m answers of each of N
 owners, and a step is N/K times as long. A group of owners that answer together is bundled as one owner with the noise of all
-its members.
+its members. Noise that owners share in a sum becomes independent noise of the same variance.
 """
 
 from dataclasses import dataclass
@@ -107,7 +107,16 @@ def numbered(kinds: list[Any]) -> Int[np.ndarray, " kinds"]:
 
 def kind_of_owner(table: OwnerTerms) -> Any:
     """Terms that define an owner's kind: those that a simulation depends on."""
-    return (table.records, table.epsilon, table.delta, table.overlap, table.weight, table.rate, table.group)
+    return (
+        table.records,
+        table.epsilon,
+        table.delta,
+        table.overlap,
+        table.weight,
+        table.rate,
+        table.floor,
+        table.group,
+    )
 
 
 @lru_cache(maxsize=16)
@@ -133,10 +142,10 @@ def as_few(agreement: Agreement) -> Agreement:
     rate = bundles.total(rate) / np.bincount(bundles.of_owner)
     member = np.empty(few, dtype=np.int64)
     member[bundles.of_owner] = np.repeat(np.arange(len(agreement.owner_tables)), agreement.counts)
-    owners = []
+    owners, seen = [], agreement.each_seen()
     for j in range(few):
         table = agreement.owner_tables[member[j]]
-        b, κ = mechanism.scale(agreement, table), table.overlap
+        b, κ = mechanism.scale(seen, table), table.overlap
         # b ∝ κ/(nε): n is scaled and rounded, and ε corrects the rounding, but not with δ, where the noise is not ∝ 1/ε.
         ratio, rounding = 1.0, 1.0
         if noise[j] > 0:
@@ -146,7 +155,7 @@ def as_few(agreement: Agreement) -> Agreement:
             rounding = table.records * ratio / records
         owners.append(
             {
-                **table.model_dump(exclude_none=True, exclude={"count", "group"}),
+                **table.model_dump(exclude_none=True, exclude={"count", "group", "floor"}),
                 "name": f"{j}",
                 "rate": float(rate[j]),
                 "weight": float(weight[j]),
@@ -156,11 +165,11 @@ def as_few(agreement: Agreement) -> Agreement:
                 "delta": table.delta / κ,
             }
         )
-    document = agreement.to_dict() | {"owner": owners}
+    document = seen.to_dict() | {"owner": owners}
     document["agreement"].pop("group_size", None)
     if not agreement.synchronous:
         document["agreement"] |= {
-            "horizon": agreement.answers * few,
+            "horizon": seen.answers * few,
             "window": max(round(terms.window * few / N), 1),
         }
         if terms.step != "auto":

@@ -28,7 +28,10 @@ def title(outlook: Forecast) -> str:
     """Name the agreement, with its owners and records."""
     records = sum(owner.records * owner.count for owner in outlook.owners)
     name = printable(outlook.agreed.agreement.agreement.name, 80)
-    return f"{name}: {counted(outlook.n_owners, 'owner')}, {counted(records, 'record')}. No private record was read."
+    read = "No private record was read"
+    if outlook.kind == "after the pilot":
+        read = "Private records were read by a simulated pilot, and are known by its noisy answers alone"
+    return f"{name}: {counted(outlook.n_owners, 'owner')}, {counted(records, 'record')}. {read}."
 
 
 def made_from(outlook: Forecast) -> str:
@@ -93,6 +96,15 @@ def notes(outlook: Forecast) -> list[str]:
         said.append(
             "owner.stratum is not used: data.strata names no column of the public rows. (A stratum is a group of them, such as "
             "one owner's.)"
+        )
+    if outlook.kind == "after the pilot" and u.source == "answers":
+        said.append(
+            "By the pilot alone every owner's columns are taken to vary as those of the public rows do. Where one hardly does, "
+            "the owner's own model may be far worse on everybody's records than is said here."
+        )
+    if outlook.kind == "before the pilot":
+        said.append(
+            "This is of the run after the pilot, with what it leaves of each epsilon; its answers may change it."
         )
     if not outlook.agreed.private:
         said.append(f"Note: the agreed terms are {NOT_PRIVATE}.")

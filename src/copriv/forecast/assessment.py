@@ -251,7 +251,8 @@ def _exact_mean(problem: Problem) -> Array | None:
     if recursion is None or not np.allclose(agreement.records / agreement.records.sum(), agreement.weights):
         return None
     kinds, counts = np.unique(_as_participants(agreement), axis=0, return_counts=True)
-    caps = float(agreement.answers) if agreement.answers < terms.horizon else None
+    answers = agreement.answers - agreement.attempts
+    caps = float(answers) if answers < terms.horizon else None
     owners = OwnerKinds.of(kinds[:, 0], kinds[:, 1], counts, caps, kinds[:, 2])
     order: Order = "random order" if terms.schedule == "random-order" else "uniform"
     try:

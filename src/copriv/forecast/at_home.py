@@ -146,7 +146,7 @@ def owner_verdict(
     >>> copriv.owner_verdict(agreement, "north", data[0], result.theta[0], public=public).after_run
     True
     """
-    rng = np.random.default_rng(count("seed", seed, 0))
+    rng, agreement = np.random.default_rng(count("seed", seed, 0)), agreement.phases[-1]
     of_all = agreement.terms_of(name).records / float(agreement.records.sum())
     if isinstance(released, Forecast):
         released = released.to_dict()

@@ -9,8 +9,8 @@ from copriv.rules.bounds import Bound, Setting
 
 
 def bounds_of(problem: Problem) -> tuple[Bound, ...]:
-    """The theorems' bounds for the agreed rule; none where a mechanism of one answer is agreed."""
-    if problem.agreement.one_answer:
+    """The theorems' bounds for the agreed rule; none where owners answer once, or only their sum is seen."""
+    if problem.agreement.one_answer or problem.agreement.summed:
         return ()
     return named(problem.agreement.agreement.rule).bounds(setting_of(problem))
 

@@ -19,6 +19,9 @@ direction in which a given owner's optimum lies.
 Noise enters only through Σ (w_i/(n_i ε_i))²: an owner with few records and a small ε hurts, since its noise does not
 shrink with its weight n_i/n as fast as its information (S, §I-A: "small conservative datasets"). The best weights trade
 the two: w_i ∝ 1/(κ/n_i + s·κ_i²/(n_i ε_i)²), s the slope of the curve.
+
+Where the learner sees only the sum of a coalition of N_C owners, weighted by records, ν = N_C/(N_C − t)·max_C (κ_i/ε_i)²/n_C²:
+the noise that the strictest of them asks for. Owners' floors count at their mean, (κ_i/ε_max)²/n_C² for each owner.
 """
 
 from bisect import bisect_left
@@ -53,6 +56,10 @@ class Consortium(Shown):
     """U, as ψ: variance of the owners' optima about their mean; 0 where owners are alike."""
     counts: Float[Array, " owners"] | None = None
     """Number of equal owners of each entry, whose other values are those of one owner; None for one owner each."""
+    colluding: int | None = None
+    """t where only the sum is seen; None where each answer is."""
+    floors: float = 0.0
+    """Mean of (κ_i/ε_max)² over all owners; 0 without floors."""
     without: Float[Array, " owners"] | None = None
     """ψ of the better of each owner's own model and the public one; None for that of `alone`."""
 
@@ -68,7 +75,12 @@ class Consortium(Shown):
             for key in ("records", "epsilon", "overlap")
         }
         counts = None if all(table.count is None for table in tables) else agreement.counts.astype(np.float64)
-        return cls(**parts, information=information, curve=curve, spread=spread, counts=counts)
+        t = agreement.colluding if agreement.summed else None
+        floors = [0.0 if table.floor is None else (table.overlap / table.floor) ** 2 for table in tables]
+        return cls(
+            **parts, information=information, curve=curve, spread=spread, counts=counts, colluding=t,
+            floors=float(np.mean(agreement.by_owner(floors))),
+        )  # fmt: skip
 
     @property
     def number(self) -> Float[Array, " owners"]:
@@ -107,8 +119,22 @@ class Consortium(Shown):
 
     @property
     def sums(self) -> tuple[Array, Array, Array]:
-        """Records, (κ/ε)² and records² of each owner; the sums of these over a coalition determine its cost."""
-        return self.records, (self.overlap / self.epsilon) ** 2, self.records**2
+        """Records, (κ/ε)² and records² of each owner; the sums of these over a coalition determine its cost.
+
+        Where only the sum is seen, the second is an owner's part in the noise of all owners together, and `cost` is exact.
+        """
+        asked = (self.overlap / self.epsilon) ** 2
+        if self.colluding is not None:
+            asked = np.full(len(asked), float(self._summed(self.number)) / self.number.sum())
+        return self.records, asked, self.records**2
+
+    def _summed(self, members: Float[Array, "*many owners"]) -> Float[Array, "*many"]:
+        """ν n_C² of coalitions of which only the sum is seen; very large where all of them could collude."""
+        assert self.colluding is not None
+        asked, N = (self.overlap / self.epsilon) ** 2, members.sum(axis=-1)
+        strictest = np.where(members > 0, asked, 0.0).max(axis=-1)
+        honest = np.maximum(N - self.colluding, 1e-30)
+        return np.asarray(N * (strictest / honest + self.floors))
 
     @property
     def together_noise(self) -> float:
@@ -131,7 +157,10 @@ class Consortium(Shown):
 
         members: whether each owner is a member, or the number of members of each entry.
         """
-        return self.priced(*(np.asarray(members @ sums) for sums in self.sums))
+        n, share, squares = (np.asarray(members @ sums) for sums in self.sums)
+        if self.colluding is not None:
+            share = self._summed(np.asarray(members, dtype=np.float64))
+        return self.priced(n, share, squares)
 
     def priced(
         self, n: Float[Array, "*many"], share: Float[Array, "*many"], squares: Float[Array, "*many"]
@@ -154,10 +183,19 @@ class Consortium(Shown):
         N = self.number
         known = self.information * (float(np.sum(N * weights**2 / self.records)) - 1.0 / self.total)
         known += self.spread * float(np.sum(N * (weights - self.records / self.total) ** 2))
-        return known + float(self.curve.at(float(np.sum(N * weights**2 * self.noise))))
+        ν = float(np.sum(N * weights**2 * self.noise))
+        if self.colluding is not None:
+            asked, all_owners = weights**2 * self.noise, float(N.sum())
+            ν = all_owners * (float(asked.max()) / (all_owners - self.colluding) + self.floors / self.total**2)
+        return known + float(self.curve.at(ν))
 
     def best_weights(self) -> Float[Array, " owners"]:
-        """The weights of least cost: the closed form for each slope s of the curve, then the best of these."""
+        """The weights of least cost: the closed form for each slope s of the curve, then the best of these.
+
+        Where only the sum is seen, those by records: of equal ε and overlap no others have less noise or know more.
+        """
+        if self.colluding is not None:
+            return np.asarray(self.records / self.total)
         known, pull, tried = self.information / self.records, self.spread * self.records / self.total, []
         for slope in self.curve.slope:
             # Least Σ w_i²(κ/n_i + s·noise_i) + U Σ (w_i − v_i)² with Σ w = 1: w_i = (μ + U v_i)/(κ/n_i + s·noise_i + U).
@@ -238,6 +276,11 @@ class Consortium(Shown):
         n, ν = self.total, self.together_noise
         slope = self.curve.derivative(ν)
         by_epsilon = slope * 2.0 * self.sums[1] / self.epsilon / n**2
+        if self.colluding is not None:  # only the strictest owner's ε matters, and only if it is the only one
+            asked, N = (self.overlap / self.epsilon) ** 2, float(self.number.sum())
+            strictest = asked == asked.max()
+            alone = strictest & (float(self.number @ strictest) == 1)
+            by_epsilon = slope * alone * 2.0 * N / (N - self.colluding) * asked / self.epsilon / n**2
         # One more record adds to the total too: κ(1/n − 1/n) stays 0, and only the noise falls.
         return np.asarray(by_epsilon), np.full(len(self.records), slope * 2.0 * ν / n)
 
@@ -255,7 +298,13 @@ class Consortium(Shown):
 
     def owners_for(self, target: float, records: float, epsilon: float, most: int = 10**6) -> int | None:
         """The smallest number of equal owners of these records and ε with ψ ≤ target; None where `most` are too few."""
-        return smallest_number(lambda N: bool(self.curve.at(1.0 / (N * (records * epsilon) ** 2)) <= target), most)
+
+        def noise(N: int) -> float:
+            if self.colluding is None:
+                return 1.0 / (N * (records * epsilon) ** 2)
+            return 1.0 / (N * max(N - self.colluding, 1e-30) * (records * epsilon) ** 2)
+
+        return smallest_number(lambda N: bool(self.curve.at(noise(N)) <= target), most)
 
     def as_records(self, cost: float) -> float:
         """Number n' of pooled, non-private records whose model costs as much: κ/n' = ψ + κ/n; at most n."""

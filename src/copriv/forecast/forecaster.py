@@ -20,7 +20,7 @@ from copriv.forecast.generalisation import generalisation_of
 from copriv.forecast.owner_forecast import owners_of
 from copriv.forecast.quantiles import quantiles
 from copriv.forecast.rare_records import Unseen
-from copriv.forecast.result import AtHeterogeneity, Forecast
+from copriv.forecast.result import AtHeterogeneity, Forecast, Kind
 from copriv.forecast.standalone_models import WithoutJoining
 from copriv.model.threads import one_thread
 from copriv.plan import Plan, leaves_open, plan
@@ -62,30 +62,46 @@ def forecast(
         the agreement states it, and each owner that a label names (or whose `owner.stratum` it is) is forecast from its
         own rows. For the public rows of the pipeline, data.strata names the column.
 
+    With a pilot, the run after it is forecast at what the pilot leaves of each ε. `copriv.pilot` gives the forecast after it.
     Raises DataError without a public sample, AgreementError for terms that contradict each other.
 
     >>> outlook.owners[0].verdict  # it was made by copriv.forecast(agreement, public, runs=32)
     'no'
     """
-    report = progress or (lambda done, total: None)
+    problem = public_problem(agreement, public, loss, strata)
+    kind: Kind = "before the pilot" if problem.terms.has_pilot else "before any private record"
+    sample = PublicSample(problem.under(problem.terms.phases[-1]))
+    return forecast_of(sample, kind, runs, seed, public_start, preconditioner, progress)
+
+
+def forecast_of(
+    sample: PublicSample,
+    kind: Kind,
+    runs: int,
+    seed: int,
+    public_start: bool = True,
+    preconditioner: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Forecast:
+    """Forecast the agreement of a public sample, and of what a pilot's answers tell where it has them."""
+    report, problem = progress or (lambda done, total: None), sample.problem
     count("runs", runs)
     count("seed", seed, least=0)
-    problem = public_problem(agreement, public, loss, strata)
     still_open = leaves_open(problem.terms)
     if not still_open:
         problem.terms.mechanism.check_delta(problem.terms)  # before minutes of planning, not after
-    sample = PublicSample(problem)
 
     def planned(keep: bool) -> Plan:
         return plan(
             problem, keep=keep, public_start=public_start, preconditioner=preconditioner, seed=seed, sample=sample
         )
 
-    best = planned(keep=False)
+    after = kind == "after the pilot"  # from here on the mechanism and the number of answers are fixed
+    best = planned(keep=after)
     report(1, 4)
     settled, words = problem.terms, AS_AGREED
     if still_open:
-        kept = planned(keep=True)
+        kept = best if after else planned(keep=True)
         settled, words = kept.agreement, kept.choice.describe()
     report(2, 4)
     heterogeneity = heterogeneity_of(sample)
@@ -168,6 +184,7 @@ def forecast(
         comparison=Comparison.of(agreed, recommended),
         problem=problem,
         worlds=worlds,
+        kind=kind,
         options={"runs": runs, "seed": seed, "public_start": public_start, "preconditioner": preconditioner},
     )
 

@@ -79,7 +79,7 @@ def best_split(
 def split_of(agreement: Agreement, curve: NoiseCurve) -> dict[str, Any] | None:
     """The best split and its noise and ψ, for the JSON; None where no record has two holders, or owners are too many."""
     κ = agreement.overlaps.astype(np.int64)
-    if (κ <= 1).all() or len(κ) > MOST_OWNERS:
+    if (κ <= 1).all() or len(κ) > MOST_OWNERS or agreement.summed:
         return None
     price = (agreement.weights / agreement.records) ** 2
     found, ν = best_split(price, agreement.epsilons, κ), float(np.sum(price * (κ / agreement.epsilons) ** 2))

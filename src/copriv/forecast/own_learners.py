@@ -91,6 +91,7 @@ def forecast_own_learners(
     Raises AgreementError where no mechanism of one answer supports the loss, DataError without public rows.
     """
     problem = public_problem(agreement, public)
+    problem.terms.check_one_phase()
     sample = PublicSample(problem)
     worlds = draw_worlds(sample, problem.terms, heterogeneity_of(sample), WORLDS, seed)
     found = [assess(problem.under(terms), "", runs, seed, worlds) for terms in _candidates(problem, sample, seed)]

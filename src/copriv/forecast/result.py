@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from copriv.problem.verdict import Goal, Verdict
 from copriv.rules.bounds import Bound
 from copriv.simulation.result import NOT_PRIVATE
 from copriv.terms.heterogeneity import Heterogeneity
+
+Kind = Literal["before any private record", "before the pilot", "after the pilot"]
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,8 @@ class Forecast(Shown, Framed, Drawn):
     """The agreement as it was given, on the public rows."""
     worlds: tuple[World, ...]
     """The draws of the owners' records in which all runs were made."""
+    kind: Kind
+    """What it is made from: public rows, or also a pilot's noisy answers; "before the pilot" it is of the run after it."""
     options: Mapping[str, Any]
     """The options of `forecast`."""
 
@@ -244,6 +248,7 @@ class Forecast(Shown, Framed, Drawn):
             typical_error = {name: self.error(psi) for name, psi in costs.items()}
         document = {
             "schema": SCHEMA,
+            "kind": self.kind,
             "agreed": self.agreed.to_dict(),
             "recommended": self.recommended.to_dict(),
             "public_only": self.public_only,

@@ -55,6 +55,7 @@ __all__ = [
     "Mechanism",
     "OneAnswer",
     "Phase",
+    "Pilot",
     "PrivateAnswer",
     "named",
 ]

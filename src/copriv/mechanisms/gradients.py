@@ -219,6 +219,11 @@ class Gaussian(GradientNoise):
 
 
 def noise_of(agreed: AgreedTerms, weights: Array | None = None) -> float:
-    """ν = Σ w_i² κ_i²/(n_i ε_i)²: one answer's noise in the owners' average is 8ν for Ξ = 1."""
+    """ν = Σ w_i² κ_i²/(n_i ε_i)²: one answer's noise in the owners' average is 8ν for Ξ = 1.
+
+    Where only sums are seen, that of one sum of all owners.
+    """
+    if agreed.summed:
+        return Laplace().variance(agreed, 1, [tuple(range(agreed.n_owners))]) / 8.0
     w = agreed.weights if weights is None else weights
     return float(np.sum((w * agreed.overlaps / (agreed.records * agreed.epsilons)) ** 2))

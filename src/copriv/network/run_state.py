@@ -85,6 +85,7 @@ class Conductor:
         keys: Keys,
         dictionary: str = "",
     ) -> None:
+        store.agreement.check_one_phase()
         self._keys, self.dictionary = keys, dictionary
         self.agreement, self.store, self.conduct = store.agreement, store, (conduct or Conduct()).under(store.agreement)
         self.talk = self.conduct.talk or "choose"

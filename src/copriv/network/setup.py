@@ -81,6 +81,7 @@ def make_consortium(
     Raises AgreementError for terms that still have to be planned, InvalidInput for a folder that is not empty, KeysRefused
     for a file that is no request of a party.
     """
+    agreement.check_one_phase()
     folder = Path(folder)
     names = [_folder_name(owner) for owner in agreement.owner_names]
     if folder.exists() and any(folder.iterdir()):

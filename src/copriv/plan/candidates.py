@@ -36,9 +36,23 @@ def opted_for_delta(agreement: Agreement) -> bool:
     return all(owner.delta > 0 for owner in agreement.owner_tables)
 
 
-def variances_of(agreement: Agreement, noises: Sequence[GradientNoise], answers: int) -> dict[GradientNoise, float]:
+def sums_of(agreement: Agreement, way: Way, size: int | None) -> tuple[tuple[int, ...], ...]:
+    """Owners that are seen as a sum only, in this way and with groups of this size; none where each answer is seen."""
+    if not agreement.summed:
+        return ()
+    return agreement.members_of(way.together, agreement.agreement.group_size if size is None else size)
+
+
+def hidden(agreement: Agreement, groups: Sequence[tuple[int, ...]]) -> bool:
+    """Whether no sum is of fewer than two owners beside the colluding ones."""
+    return all(len(group) >= agreement.colluding + 2 for group in groups)
+
+
+def variances_of(
+    agreement: Agreement, noises: Sequence[GradientNoise], answers: int, groups: Sequence[tuple[int, ...]] = ()
+) -> dict[GradientNoise, float]:
     """v(m) of each mechanism, without those whose δ gains less than 1 % over pure ε with Ξ in the same norm."""
-    found = {noise: noise.variance(agreement, answers) for noise in noises}
+    found = {noise: noise.variance(agreement, answers, groups) for noise in noises}
     pure = {noise.norm: v for noise, v in found.items() if noise.guarantee is Guarantee.PURE}
     return {
         noise: v
@@ -99,7 +113,7 @@ def answers_of(agreement: Agreement, way: Way) -> Sequence[int]:
         return (agreement.queries,)
     if terms.step != "auto":
         return (agreement.answers,)
-    return [m for m in ANSWERS if m <= max(terms.horizon - way.together, 1)]
+    return [m + agreement.attempts for m in ANSWERS if m <= max(terms.horizon - way.together - agreement.attempts, 1)]
 
 
 def starts_of(agreement: Agreement, public_start: bool) -> tuple[str, ...]:

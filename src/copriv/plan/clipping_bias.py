@@ -16,9 +16,16 @@ from copriv.simulation.kernels import Pass
 from copriv.types import Array, is_linear
 
 GRADIENT_BOUNDS = 16
-"""Number of candidates: from a fifth of the median public gradient to 1.5 times the largest, or a tail's 1e-4 quantile."""
+"""Number of candidates: from a fifth of the median public gradient to 1.5 times the largest, or a tail's 1e-4 quantile.
+
+With 8, the plans of `benchmarks.plan_regret` (18 cells) cost 0.88 to 1.25 times as much, and one of them 68 times.
+"""
 CAUTION = 2.0
-"""Factor on the estimated bias when settings are priced: unlike the noise, it is estimated, from few records."""
+"""Factor on the estimated bias when settings are priced: unlike the noise, it is estimated, from few records.
+
+In 82 cells (those of `benchmarks.plan_regret`, and tables of `benchmarks.unlike` whose rows are dealt at random) plans without
+it cost as much in the geometric mean: the same in 53 cells, 0.60 to 2.16 times in the others.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +73,8 @@ def _tail_bias(norms: Array, bounds: Array, bias: Array) -> Array:
     """Bias with a power law beyond the 21st largest public gradient.
 
     With a Pareto tail of index h the clipped mass falls as Ξ^(1−h), and the bias as its square; h is Hill's estimate.
+    Without it the plan for 100 owners of the papers' loans at ε = 10 costs 1.5 times as much; 79 of the 82 cells of `CAUTION`
+    are the same.
     """
     largest = np.sort(norms)[::-1][:21]
     if len(largest) <= 20 or not largest[-1] > 0:

@@ -25,10 +25,12 @@ from copriv.plan.candidates import (
     PRECONDITIONERS,
     answers_of,
     freed,
+    hidden,
     noises_of,
     participants_of,
     sizes_of,
     starts_of,
+    sums_of,
     variances_of,
     ways_of,
 )
@@ -77,6 +79,7 @@ def plan(
         strata, else that of real tables. Settings that are much worse at any of its levels are not chosen (`caution`).
     sample: the public sample of `problem`, if it exists already, so that its worlds are drawn only once.
 
+    With a pilot, the run after it is planned.
     (ε, δ) is considered where every owner states a δ above 0 and the agreement names no mechanism.
     Raises DataError without a public sample, AgreementError where no setting satisfies the agreement.
 
@@ -89,6 +92,7 @@ def plan(
     if not isinstance(problem, Problem):
         problem = Problem.load_public(Agreement.given(problem))
     public = problem.on_public()  # from here on there are no private records
+    public = public.under(public.terms.phases[-1])
     if not keep:
         public = public.under(freed(public.terms))
     terms, noises = public.terms, noises_of(public.terms)
@@ -101,17 +105,21 @@ def plan(
     for way in ways_of(terms):
         for m, size in product(answers_of(terms, way), sizes_of(terms, way)):
             participants = participants_of(terms, size)
+            groups = sums_of(terms, way, size)
             if size is not None and m * participants > terms.agreement.horizon:
                 continue  # groups whose size the plan chooses must end within the agreed horizon
-            variance = variances_of(terms, noises, m)
+            if not hidden(terms, groups):
+                continue
+            variance = variances_of(terms, noises, m, groups)
             for table in tables:
-                priced += table.price(response(way, m, participants), variance, size)
+                priced += table.price(response(way, m - terms.attempts, participants), variance, size)
     if not priced and terms.agreement.group_size == "auto":
         raise AgreementError(
             "agreement.horizon: no rule, answers and size of groups end within it; lengthen it, or fix fewer of them"
         )
     if not priced:
-        raise AgreementError("agreement.rule: no rule fits the agreed communication; name another, or allow any")
+        why = " and the sums of so few owners" * terms.summed
+        raise AgreementError(f"agreement.rule: no rule fits the agreed communication{why}; name another, or allow any")
     quadratic = public.fitness.quadratic is not None
     finalists = finalists_of(priced, quadratic)
     first = finalists[0]

@@ -21,7 +21,7 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.mechanisms import GradientNoise, Guarantee
-from copriv.plan.candidates import participants_of
+from copriv.plan.candidates import participants_of, sums_of
 from copriv.plan.clipping_bias import Bounded
 from copriv.plan.rule_response import GAINS, Response, response
 from copriv.populations.public_sample import PublicSample
@@ -44,11 +44,8 @@ class Table:
     def directions(self) -> tuple[Array, Array, Array, Array]:
         """Curvature a, preconditioner P, squared start z² and variance t of θ*, by eigenvector."""
         (a, U), problem, sample = self._eigen, self.bounded.problem, self.sample
-        z = U.T @ (problem.start - sample.optimum.theta)
-        if self.start == "public":
-            z = np.zeros_like(z)
-        n, n0 = float(problem.terms.records.sum()), problem.unbounded[0].units
-        t = np.diag(U.T @ sample.spread @ U) * (1.0 / n + 1.0 / n0)
+        start = sample.optimum.theta if self.start == "public" else problem.start
+        z, t = U.T @ (start - sample.centre), sample.variance_along(U)
         gained = a * (z**2 + t)
         # Only directions that contribute a thousandth are preconditioned: in others the inverse of a tiny curvature, such as
         # the regulariser's in a column that is constant in the public rows, would multiply noise a million times.
@@ -153,7 +150,8 @@ class Candidate:
 
     def agreement(self, terms: Agreement) -> Agreement:
         """The agreement with this setting, in which every owner gives exactly m answers."""
-        table, way, m = self.priced.table, self.priced.response.way, self.priced.response.answers
+        table, way = self.priced.table, self.priced.response.way
+        m = self.priced.response.answers + terms.attempts
         N, matrix = participants_of(terms, self.priced.group_size), table.matrix()
         changes: dict[str, Any] = {
             "rule": way.rule,
@@ -196,8 +194,12 @@ def flatness_of(best: Candidate) -> dict[str, tuple[float, float]]:
             at = np.interp(np.log([here * 0.5, here * 2.0]), np.log(axis), line) / line.min()
             flat[name] = (float(at[0]), float(at[1]))
     participants, m = participants_of(terms, p.group_size), p.response.answers
+    groups = sums_of(terms, p.response.way, p.group_size)
     fewer, more = (
-        p.table.price(response(p.response.way, n, participants), {p.mechanism: p.mechanism.variance(terms, n)})[0].cost
+        p.table.price(
+            response(p.response.way, n, participants),
+            {p.mechanism: p.mechanism.variance(terms, n + terms.attempts, groups)},
+        )[0].cost
         for n in (max(m // 2, 1), 2 * m)
     )
     return flat | {"answers": (fewer / p.cost, more / p.cost)}

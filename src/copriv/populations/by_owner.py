@@ -36,8 +36,7 @@ from copriv.populations.law import CLASSES
 from copriv.populations.owner_posterior import posterior
 from copriv.populations.public_sample import PublicSample, kept, nothing_left
 from copriv.populations.targets import varied, with_both_classes
-from copriv.populations.world import OwnerDraw, World, psi, weighted
-from copriv.problem import Problem
+from copriv.populations.world import OwnerDraw, World, psi, weighted, with_best_model
 from copriv.terms.heterogeneity import Heterogeneity
 from copriv.types import Array, Whole
 
@@ -45,11 +44,13 @@ MOST_OWNERS = 200
 """Most owners with a law of their own, each of which takes a fit per world; for more, strata give heterogeneity only."""
 
 
-def knows_owners(problem: Problem) -> bool:
-    """Whether strata of the public rows are known for two owners or more, of at most `MOST_OWNERS`."""
+def knows_owners(sample: PublicSample) -> bool:
+    """Whether strata of the public rows, or a pilot, tell of two owners or more, of at most `MOST_OWNERS`."""
+    problem = sample.problem
     if not 2 <= problem.terms.n_owners <= MOST_OWNERS or problem.terms.data.heterogeneity is not None:
         return False
-    return problem.strata_name_owners and not any(table.count is not None for table in problem.terms.owner_tables)
+    known = problem.strata_name_owners or sample.pilot is not None
+    return known and not any(table.count is not None for table in problem.terms.owner_tables)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +63,8 @@ class OwnerLaws:
     def _rows(self) -> tuple[tuple[int, ...], ...]:
         """Indices of each owner's public rows; () for an owner without a stratum."""
         problem = self.sample.problem
+        if problem.strata is None:
+            return ((),) * problem.terms.n_owners
         return tuple(tuple(np.flatnonzero(problem.strata == s).tolist()) for s in problem.stratum_of_owner)
 
     @cached_property
@@ -85,6 +88,8 @@ class OwnerLaws:
         rows; the largest eigenvalue of the noise of N means in q directions is (1 + √(q/N))²/n_i⁰ (Marchenko and Pastur
         1967). Directions include absolute values, as owners may differ in variance alone.
         """
+        if not any(self._rows):
+            return 1e4  # at which owners hardly differ: nothing tells how their features do
         x = _whitened(self.sample.problem.unbounded[0].features)
         z = _whitened(np.column_stack([x, np.minimum(np.abs(x), 3.0)]))  # the minimum limits the influence of outliers
         rows = [list(mine) for mine in self._rows if mine]
@@ -106,7 +111,7 @@ class OwnerLaws:
         deviation, weights = self._posterior[1][:, :-1], self.sample.problem.terms.records
         u = 0.5 * np.sum((deviation @ self.sample.metric) * deviation, axis=2) / self.sample.optimum.value
         low, value, high = (float(q) for q in np.quantile(u @ (weights / weights.sum()), [0.05, 0.5, 0.95]))
-        return Heterogeneity(value, low, high, "strata")
+        return Heterogeneity(value, low, high, "strata" if self.sample.pilot is None else "answers")
 
     def drawn(self, number: int, seed: int) -> tuple[World, ...]:
         """Draw worlds. Raises InvalidInput where most have no best fitness above 0, so that ψ is undefined."""
@@ -133,10 +138,13 @@ class OwnerLaws:
             if common is None:
                 return None
             near, theirs = common.theta, self._shift_of(deviations, x, row)
-            populations = [
-                self._adjusted(Records(table.features, table.target, one), near, deviation, theirs)
-                for one, deviation in zip(laws, deviations[:-1], strict=True)
-            ]
+            if self.sample.pilot is not None:  # deviations are then from the common model that the pilot tells
+                deviations = deviations + (self.sample.pilot.common(rng) - near)
+            populations = []
+            for one, deviation in zip(laws, deviations[:-1], strict=True):
+                some = one > 1e-9 * one.max()
+                own = Records(table.features, table.target, one).taken(some)
+                populations.append(with_best_model(problem, own, near, deviation, theirs[some]))
         populations = [
             replace(one, weight=size * one.weight / one.total) for one, size in zip(populations, n, strict=True)
         ]
@@ -222,32 +230,6 @@ class OwnerLaws:
             z = targets * (x @ self.sample.optimum.theta)
             weight = weight * expit(z) / expit(z + targets * theirs)
         return Records(rows.features, targets, weight)
-
-    def _adjusted(
-        self, law: Records, common: Float[Array, " p"], deviation: Float[Array, " p"], theirs: Array
-    ) -> Records:
-        """Adjust the targets (or class weights) of an owner's law so that its best model is common + deviation.
-
-        Each row is shifted from its own owner's model (`theirs` above the common one) to this owner's, so that differences
-        between other owners do not add noise. A fit then corrects the remaining difference.
-        """
-        problem, some = self.sample.problem, law.weight > 1e-9 * law.weight.max()
-        law, theirs = law.taken(some), theirs[some]
-        x, y, whole = law.features, law.target, problem.as_agreed(law).features
-        if isinstance(problem.loss, Squared | Huber):
-            y = y + whole @ deviation - theirs
-            now = problem.optimum_of(replace(law, target=y), common + deviation)
-            if now is not None:
-                y = y + whole @ (common + deviation - now.theta)
-            return replace(law, target=y)
-        if not isinstance(problem.loss, Logistic):
-            return law
-        z = y * (whole @ common)
-        weight = law.weight * expit(z + y * (whole @ deviation)) / expit(z + y * theirs)
-        now = problem.optimum_of(Records(x, y, weight), common + deviation)
-        if now is not None:
-            weight = weight * expit(z + y * (whole @ deviation)) / np.maximum(expit(y * (whole @ now.theta)), 1e-6)
-        return Records(x, y, weight)
 
 
 def _whitened(x: Float[Array, "rows columns"]) -> Float[Array, "rows directions"]:

@@ -27,7 +27,7 @@ from copriv.populations.by_owner import OwnerLaws, knows_owners
 from copriv.populations.public_sample import PublicSample
 from copriv.populations.world import World
 from copriv.problem import Problem
-from copriv.terms.heterogeneity import Heterogeneity, from_strata, unknown
+from copriv.terms.heterogeneity import Heterogeneity, from_answers, from_strata, unknown
 from copriv.types import Array
 
 KINDS = 8
@@ -35,15 +35,19 @@ KINDS = 8
 
 
 def heterogeneity_of(sample: PublicSample) -> Heterogeneity:
-    """The owners' heterogeneity: stated in the agreement, estimated from strata of public rows, or the prior."""
+    """The owners' heterogeneity: stated in the agreement, estimated from a pilot or strata of public rows, or the prior."""
     problem = sample.problem
     if problem.terms.data.heterogeneity is not None:
         return Heterogeneity.stated(problem.terms.data.heterogeneity)
+    laws = laws_of(sample)
+    if laws is not None and sample.optimum.value > 0:
+        return laws.heterogeneity
+    if sample.pilot is not None and problem.terms.n_owners > 1:
+        told, axes = sample.pilot, np.eye(problem.n_parameters)
+        noise = told.noise.mean(axis=1)
+        return from_answers(told.pull, problem.terms.weights, noise, axes, sample.optimum.value)
     if problem.strata is None or not problem.strata_name_owners or sample.optimum.value <= 0:
         return unknown(sample.unexplained)
-    laws = laws_of(sample)
-    if laws is not None:
-        return laws.heterogeneity
     r = problem.owners[0]
     gradients = problem.fitness.loss.gradients(sample.optimum.theta, r.features, r.target)
     return from_strata(gradients, r.weight / r.total, problem.strata, sample.hessian, sample.optimum.value)
@@ -53,7 +57,7 @@ def heterogeneity_of(sample: PublicSample) -> Heterogeneity:
 def laws_of(sample: PublicSample) -> OwnerLaws | None:
     """The owners' laws given strata of the public rows; None where strata are not owners, or rows are too few."""
     laws = OwnerLaws(sample)
-    if not knows_owners(sample.problem) or not laws.usable:
+    if not knows_owners(sample) or not laws.usable:
         return None
     return laws
 

@@ -20,9 +20,8 @@ For a loss with a kink, A_i has the size given by the rows near the kink and the
 (`heterogeneity.unknown`). u_i, γ and s are on grids, summed over exactly; d given them is normal.
 """
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,7 +53,7 @@ class Evidence:
     curvature: Float[Array, " p"]
     pull: Float[Array, " p"]
     """Vᵀm, m the mean gradient of its rows at θ*: −curvature·d plus noise of variance noise·curvature."""
-    noise: float
+    noise: Float[Array, " p"] | float
     rows: int
     """n_i⁰."""
     shift: Float[Array, " p"]
@@ -71,11 +70,27 @@ class Evidence:
     def log_likelihood(self, variance: Float[Array, " levels"], gamma: float, s: float) -> Float[Array, " levels"]:
         """Log likelihood under d ~ N(0, variance · width^(−gamma) + s · shift shiftᵀ), at each variance."""
         λ, z = self.curvature[self._seen], self.pull[self._seen]
-        total = variance[:, None] * λ**2 / self._width[self._seen] ** gamma + self.noise * λ
+        noise = np.broadcast_to(self.noise, self._seen.shape)[self._seen]
+        total = variance[:, None] * λ**2 / self._width[self._seen] ** gamma + noise * λ
         along = λ * self.shift[self._seen]
         size, projection = 1.0 + s * np.sum(along**2 / total, axis=1), np.sum(along * z / total, axis=1)
         plain = np.sum(np.log(total) + z**2 / total, axis=1)
         return np.asarray(-0.5 * (plain + np.log(size) - s * projection**2 / size))
+
+    def with_pilot(
+        self, turn: Float[Array, "p p"], pull: Float[Array, " p"], noise: Float[Array, " p"], records: int
+    ) -> "Evidence":
+        """The evidence of its public rows together with that of a pilot's answer, which is over all its records.
+
+        turn: Vᵀ times the inverse transpose of the basis that the answer is told in. pull, noise: −d with noise, its variance.
+        """
+        λ = np.where(self._seen, self.curvature, 1.0)
+        own = np.where(self._seen, 1.0 / np.maximum(self.noise * λ, 1e-300), 0.0)
+        pull, told = λ * (turn @ pull), 1.0 / (λ**2 * (turn**2 @ noise))
+        both = own + told
+        return replace(
+            self, curvature=λ, pull=(own * self.pull + told * pull) / both, noise=1.0 / (both * λ), rows=records
+        )
 
     def drawn(
         self,
@@ -158,6 +173,10 @@ def posterior(
     groups = [*rows_of, sorted(others)]
     f, draws, rng = sample.optimum.value, 400, np.random.default_rng([len(rows_of), 12])
     evidence, c = evidence_of(sample, groups), 2.0 * f / sample.problem.n_parameters
+    rows = np.array([one.rows / groups.count(group) for one, group in zip(evidence, groups, strict=True)])
+    if sample.pilot is not None:
+        evidence = _with_pilots(sample, evidence)
+        rows = np.append(sample.problem.terms.records, 0.0)
     log = np.array(
         [[[one.log_likelihood(c * LEVELS, γ, 2.0 * f * s) for one in evidence] for s in SHIFTS] for γ in GAMMAS]
     )
@@ -180,12 +199,21 @@ def posterior(
         at_level = (cumulative < rng.random((draws, 1)) * cumulative[:, -1:]).sum(axis=1).clip(0, len(LEVELS) - 1)
         levels[:, i] = LEVELS[at_level]
         deviations[:, i] = one.drawn(rng, c * LEVELS[at_level], GAMMAS[gamma], 2.0 * f * SHIFTS[shift])
-    return levels[:, :-1], deviations - _mean_deviation(evidence, groups, deviations, sample.metric)[:, None, :]
+    return levels[:, :-1], deviations - _mean_deviation(evidence, rows, deviations, sample.metric)[:, None, :]
+
+
+def _with_pilots(sample: PublicSample, evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
+    """Add a pilot's answers to the evidence of each owner; the last group are public rows of no owner."""
+    pilot, records, made = sample.pilot, sample.problem.terms.records, []
+    assert pilot is not None
+    for one, pull, noise, n in zip(evidence[:-1], pilot.pull, pilot.noise, records, strict=True):
+        made.append(one.with_pilot(one.basis.T @ sample.hessian @ pilot.basis, pull, noise, int(n)))
+    return (*made, evidence[-1])
 
 
 def _mean_deviation(
     evidence: Sequence[Evidence],
-    groups: Sequence[Sequence[int]],
+    rows: Float[Array, " groups"],
     deviations: Float[Array, "draws groups p"],
     metric: Float[Array, "p p"],
 ) -> Float[Array, "draws p"]:
@@ -193,7 +221,5 @@ def _mean_deviation(
 
     Otherwise the error of θ* would count twice, as worlds draw θ* too.
     """
-    times = Counter(map(tuple, groups))  # rows of a stratum that several owners are of
-    rows = np.array([one.rows / times[tuple(group)] for one, group in zip(evidence, groups, strict=True)])
     follows = [(one.basis * one.curvature) @ one.basis.T @ metric for one in evidence]
     return np.asarray(np.einsum("g,dgp,gqp->dq", rows / rows.sum(), deviations, np.array(follows), optimize=True))

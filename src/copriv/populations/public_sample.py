@@ -22,7 +22,8 @@ from copriv.errors import InvalidInput, NotCertified
 from copriv.model.fitness import Fitness, Optimum
 from copriv.model.records import Records
 from copriv.populations.law import EXACTLY, Law
-from copriv.populations.world import World, weighted
+from copriv.populations.pilot_answers import PilotAnswers
+from copriv.populations.world import World, weighted, with_best_model
 from copriv.problem import Problem
 from copriv.types import Array, is_linear
 
@@ -37,6 +38,8 @@ class PublicSample:
 
     problem: Problem
     """With the public sample in every owner's place."""
+    pilot: PilotAnswers | None = None
+    """What a pilot's answers tell; worlds are then drawn given them."""
     _made: "dict[tuple[int, int], tuple[World, ...]]" = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -124,6 +127,18 @@ class PublicSample:
         """κ = ½ tr(A·A⁻¹SA⁻¹), in the unit of f: estimating θ from n records costs κ/n."""
         return 0.5 * float(np.sum(self.hessian * self.spread))
 
+    @property
+    def centre(self) -> Float[Array, " p"]:
+        """Posterior mean of the owners' θ*: the public model or, after a pilot, what its answers say too."""
+        return self.optimum.theta if self.pilot is None else self.pilot.centre
+
+    def variance_along(self, directions: Float[Array, "p directions"]) -> Float[Array, " directions"]:
+        """Posterior variance of the owners' θ* along each direction."""
+        if self.pilot is not None:
+            return np.asarray(np.square((self.pilot.basis @ self.pilot.root).T @ directions).sum(axis=0))
+        n, n0 = float(self.problem.terms.records.sum()), self.problem.unbounded[0].units
+        return np.asarray(np.diag(directions.T @ self.spread @ directions) * (1.0 / n + 1.0 / n0))
+
     def alone(self, records: float, total: float) -> float:
         """E ψ, on all `total` records, of the non-private model of an owner that holds `records` of them."""
         return self.information * (1.0 / records - 1.0 / total) / self.optimum.value
@@ -157,9 +172,21 @@ class PublicSample:
         world = self.law.draw(seed)
         with suppress(NotCertified):
             optimum = world.pool.fitness.minimum(self.optimum.theta)
+            if self.pilot is not None:
+                world = self._given_pilot(world, optimum.theta, np.random.default_rng([*seed, 28]))
+                optimum = world.pool.fitness.minimum(optimum.theta)
             if optimum.value > nothing_left(world.pool):
                 return replace(world, pool=replace(world.pool, known_optimum=optimum))
         return None
+
+    def _given_pilot(self, world: World, best: Float[Array, " p"], rng: np.random.Generator) -> World:
+        """The world with a draw of the common model given a pilot's answers as its best one."""
+        assert self.pilot is not None
+        rows = world.pool.unbounded[0]
+        moved = with_best_model(world.pool, rows, best, self.pilot.common(rng) - best)
+        if (moved.weight != np.rint(moved.weight)).any():
+            moved = weighted(moved, rng.multinomial(round(rows.total), moved.weight / moved.total))
+        return replace(world, pool=replace(world.pool, unbounded=(moved,) * len(world.pool.unbounded)))
 
     @cached_property
     def wobble(self) -> float:

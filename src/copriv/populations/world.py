@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.special import expit
 
 from copriv.agreement import Agreement
 from copriv.agreement.equivalent_owners import bundles_of
+from copriv.losses import Huber, Logistic, Squared
 from copriv.model.fitness import Fitness, Optimum
 from copriv.model.records import Records
 from copriv.problem import Problem
@@ -115,6 +117,35 @@ class World:
     def on_all(self, models: Float[Array, "*models p"]) -> Float[Array, "*models"]:
         """ψ of models on all records."""
         return _above(self.pool.fitness, self.pool.optimum, models)
+
+
+def with_best_model(
+    problem: Problem,
+    law: Records,
+    common: Float[Array, " p"],
+    deviation: Float[Array, " p"],
+    theirs: Float[Array, " rows"] | float = 0.0,
+) -> Records:
+    """Adjust the targets of a law (logistic losses: the weights of classes) so that common + deviation is its best model.
+
+    theirs: xᵀd of each row, for rows whose own best model is common + d. Shifting each row from there to this model keeps
+    differences between owners from adding noise. A fit then corrects the remaining difference. Other losses are not adjusted.
+    """
+    x, y, whole = law.features, law.target, problem.as_agreed(law).features
+    if isinstance(problem.loss, Squared | Huber):
+        y = y + whole @ deviation - theirs
+        now = problem.optimum_of(replace(law, target=y), common + deviation)
+        if now is not None:
+            y = y + whole @ (common + deviation - now.theta)
+        return replace(law, target=y)
+    if not isinstance(problem.loss, Logistic):
+        return law
+    z = y * (whole @ common)
+    weight = law.weight * expit(z + y * (whole @ deviation)) / expit(z + y * theirs)
+    now = problem.optimum_of(Records(x, y, weight), common + deviation)
+    if now is not None:
+        weight = weight * expit(z + y * (whole @ deviation)) / np.maximum(expit(y * (whole @ now.theta)), 1e-6)
+    return Records(x, y, weight)
 
 
 def _counts(records: Records) -> Int[Whole, " rows"]:

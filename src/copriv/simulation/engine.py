@@ -72,13 +72,14 @@ def problem_of(
     agreement: Agreement | Problem | str | Path | Mapping[str, Any], data: Sequence[Any] | None, public: Any
 ) -> Problem:
     """The problem that `simulate` runs, from its first arguments."""
+    terms = agreement.terms if isinstance(agreement, Problem) else Agreement.given(agreement)
+    terms.check_one_phase()
     if isinstance(agreement, Problem):
         if data is not None:
             raise UsageError(
                 "simulate: a Problem already has its data; give an Agreement with data, or the Problem alone"
             )
         return agreement
-    terms = Agreement.given(agreement)
     return Problem.load(terms) if data is None else Problem.of(terms, data, public)
 
 

@@ -108,6 +108,8 @@ class Terms(TermsTable):
     """"pilot" only: L, the most that a record's loss counts in the mean loss; without it no mean loss is released."""
     preconditioner: tuple[tuple[Number, ...], ...] | None = None
     """A public p × p matrix that multiplies every direction of descent; the identity when not given."""
+    pilot: Annotated[float, Field(ge=0, lt=1)] | Literal["auto"] | None = None
+    """Share of every owner's ε for a first private answer, by which the rest is planned (`Agreement.phases`); None, 0: none."""
     goal: Literal["own", "common"] | None = None
     """Records that a forecast's verdict is about: each owner's own ("own", also for None), or all owners' ("common")."""
     worthwhile: Annotated[float, Field(ge=0, lt=1)] | None = None

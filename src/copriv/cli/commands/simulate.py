@@ -11,10 +11,15 @@ from copriv.cli.commands.options import AgreementFile, AsJson, Runs, Workers, ou
 from copriv.cli.show.console import answer, log, progress
 from copriv.cli.show.output import keep, replace_own_file, simulation_files
 from copriv.display.simulation import details, title
+from copriv.forecast.after_pilot import after_pilot, before_pilot
+from copriv.formatting.numbers import counted
 from copriv.formatting.sanitize import printable
 from copriv.plan import leaves_open, plan
 from copriv.problem import Problem
-from copriv.simulation import simulate
+from copriv.simulation import Simulation, simulate
+
+PILOTS = 4
+"""Most pilots of a simulation, each with a plan of its own after it, which takes seconds."""
 
 
 def command(
@@ -39,22 +44,61 @@ def command(
     """Run an agreement many times with simulated noise: what the collaboration would give."""
     with progress("reading the records"):
         problem = Problem.load(Agreement.load(agreement))
-    planned = None
-    if leaves_open(problem.terms):
+    planned, said, each = None, list[str](), [problem]
+    if problem.terms.has_pilot:
+        at = problem.terms.agreement.seed if seed is None else seed
+        each, said = _after_pilots(problem, at, min(runs, PILOTS))
+    elif leaves_open(problem.terms):
         log('still "auto": planning on the public rows, which anybody may read')
         public = problem
         if problem.terms.data.strata is not None:  # as in a forecast, with the strata of the public rows
             public = Problem.load_public(problem.terms)
         with progress("planning"):
             choice = plan(public).choice
-        problem, planned = problem.under(choice.agreement), choice.describe()
+        each, planned = [problem.under(choice.agreement)], choice.describe()
         log(f"planned: {planned}")
-    with progress("simulating") as report:
-        result = simulate(problem, runs=runs, seed=seed, workers=workers, progress=report, own_records=own_records)
-    document = result.to_json()
-    if planned is not None:
+    parts = list[Simulation]()
+    for k, one in enumerate(each):
+        judged = own_records if k == 0 else False
+        part, done = (runs + len(each) - 1 - k) // len(each), sum(part.runs for part in parts)
+        with progress("simulating") as report:
+            parts.append(
+                simulate(
+                    one, runs=part, seed=seed, first_run=done, workers=workers, alone=k == 0, own_records=judged,
+                    progress=report,
+                )
+            )  # fmt: skip
+    result = parts[0].merge(parts[1:])
+    document, told = result.to_json(), details(result)
+    if said:
+        document = json.dumps({**json.loads(document), "planned": said[0], "pilots": said}, indent=2)
+        pilots = counted(len(said), "simulated pilot")
+        told.append(
+            f"{pilots}, and a plan after each for an equal part of the runs. Epsilon is what a pilot leaves; verdicts on own "
+            "records and noise scales are those after the first."
+        )
+    elif planned is not None:
         document = json.dumps({**json.loads(document), "planned": planned}, indent=2)
     made_by = f"copriv simulate {agreement.name} --runs {runs} --seed {result.seed}"
     keep(directory, lambda: simulation_files(result, document, made_by), replace_own_file)
     name = printable(problem.terms.agreement.name, 80)
-    answer(as_json, document, [f"{name}: {title(result)}", *details(result)])
+    answer(as_json, document, [f"{name}: {title(result)}", *told])
+
+
+def _after_pilots(problem: Problem, seed: int, pilots: int) -> tuple[list[Problem], list[str]]:
+    """Simulate pilots, and plan the run after each: the problem under each plan, and the plans in words."""
+    log("planning rule, mechanism and number of answers of the run on the public rows, before the pilot")
+    with progress("planning"):
+        before = before_pilot(problem, seed)
+    found, said = [], list[str]()
+    for k in range(pilots):
+        with progress(f"pilot {k + 1} of {pilots}, and the plan after it"):
+            sample = after_pilot(before, problem, seed + k)
+            terms, words = sample.problem.terms, "as agreed"
+            if leaves_open(terms):
+                choice = plan(sample.problem, seed=seed + k, sample=sample).choice
+                terms, words = choice.agreement, choice.describe()
+        found.append(problem.under(terms))
+        said.append(words)
+        log(f"planned after pilot {k + 1}: {words}")
+    return found, said

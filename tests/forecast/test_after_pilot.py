@@ -1,0 +1,159 @@
+"""The forecast after a pilot: what its answers tell, what is fixed before it, and what is never read but through noise."""
+
+import numpy as np
+import pytest
+
+import copriv
+from copriv.agreement import Agreement
+from copriv.display.forecast import details, notes
+from copriv.errors import AgreementError
+from copriv.forecast import after_pilot
+from copriv.forecast.after_pilot import before_pilot, pilot_terms, told_by
+from copriv.problem import Problem
+from copriv.simulation.runs import one_answers
+
+SHIFTS = (0.0, 0.0, 0.0, 1.5)
+"""Of each owner's level: the last differs from the others."""
+
+
+QUICK = {"rule": "S1", "answers": 1}
+"""Terms that leave little to be planned."""
+
+
+def terms(pilot: object = 0.2, epsilon: float = 2.0, **more: object) -> Agreement:
+    return Agreement.of(
+        {
+            "agreement": {"rule": "auto", "horizon": 50, "pilot": pilot, **more},
+            "model": {"loss": "squared", "regularization": 1e-5, "intercept": True},
+            "owner": [{"name": f"bank-{i}", "records": 2000, "epsilon": epsilon} for i in range(len(SHIFTS))],
+        }
+    )
+
+
+def rows(rng: np.random.Generator, n: int, shift: float) -> tuple[np.ndarray, np.ndarray]:
+    x = rng.uniform(-1, 1, (n, 3))
+    return x, shift + x @ [0.6, -0.4, 0.2] + 0.5 * rng.normal(size=n)
+
+
+@pytest.fixture(scope="module")
+def data() -> list[tuple[np.ndarray, np.ndarray]]:
+    return [rows(np.random.default_rng(i), 2000, shift) for i, shift in enumerate(SHIFTS)]
+
+
+@pytest.fixture(scope="module")
+def public() -> tuple[np.ndarray, np.ndarray]:
+    parts = [rows(np.random.default_rng(100 + i), 75, shift) for i, shift in enumerate(SHIFTS)]
+    return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
+
+
+@pytest.fixture(scope="module")
+def after(data, public) -> copriv.Forecast:
+    return copriv.pilot(terms(), data, public=public, seed=1, runs=32)
+
+
+def test_what_is_recommended_is_the_run_at_what_the_pilot_leaves_and_simulates(after, data, public):
+    run = after.recommended.agreement
+    assert (after.kind, run.agreement.pilot) == ("after the pilot", None)
+    assert [owner.epsilon for owner in run.owner] == pytest.approx([1.6] * 4)
+    assert after.to_dict()["kind"] == "after the pilot"
+    ended = copriv.simulate(run, data, public=public, runs=20, seed=2).relative_fitness.final["median"]
+    assert after.recommended.relative_fitness.low[-1] / 3 < ended < 3 * after.recommended.relative_fitness.high[-1]
+
+
+def test_the_owner_that_differs_is_told_by_the_pilot_alone(after, public):
+    before = copriv.forecast(terms(**QUICK), public, runs=32)
+    assert before.kind == "before the pilot"
+    assert len({owner.alone for owner in before.owners}) == 1
+    *others, last = (owner.alone for owner in after.owners)
+    assert last > 2 * max(others)
+    assert after.heterogeneity.source == "answers"
+
+
+def test_records_count_only_through_noisy_answers(monkeypatch, data, public):
+    """The whole forecast, from other records with the same answers, digit for digit."""
+    problem = Problem.of(terms(**QUICK), data, public)
+    asked = pilot_terms(before_pilot(problem), terms(**QUICK).phases[0])
+    given = one_answers(problem.under(asked), [np.random.SeedSequence(3)], asked.noise_scales())
+    other = [(np.zeros_like(x), np.full_like(y, 9.0)) for x, y in data]
+    monkeypatch.setattr(after_pilot, "one_answers", lambda *_: given)
+    one, two = (copriv.pilot(terms(**QUICK), each, public=public, runs=32).to_json() for each in (data, other))
+    assert one == two
+
+
+def test_rule_mechanism_and_answers_are_those_that_were_planned_before_it(after, data, public):
+    fixed = before_pilot(Problem.of(terms(), data, public), 1).problem.terms
+    run = after.recommended.agreement
+    assert (run.agreement.mechanism, run.answers) == (fixed.agreement.mechanism, fixed.answers)
+    assert {owner.delta for owner in run.owner} == {owner.delta for owner in fixed.owner}
+
+
+def test_without_noise_it_tells_each_owners_model_and_the_common_one(data, public):
+    problem = Problem.of(terms(0.5, 1e9, **QUICK), data, public)
+    before = before_pilot(problem)
+    asked = pilot_terms(before, problem.terms.phases[0]).replace(model={"gradient_bound": 1e4})  # nothing is clipped
+    told = told_by(
+        before,
+        asked,
+        np.concatenate(one_answers(problem.under(asked), [np.random.SeedSequence(1)], asked.noise_scales())),
+    )
+    best = problem.optimum.theta
+    cost = before.hessian
+    away = told.centre - best
+    assert away @ cost @ away < 0.05 * (told.start - best) @ cost @ (told.start - best)
+    for records, pull in zip(problem.unbounded, told.pull, strict=True):
+        own = problem.optimum_of(records, best).theta - best
+        error = told.basis @ -pull - own
+        assert error @ cost @ error < 0.05 * max(own @ cost @ own, 0.01)
+
+
+def test_its_noise_is_as_large_as_it_says_and_its_error_too(data, public):
+    """Of 300 pilots on the same records: the variance of what is told of an owner, and of the common model."""
+    problem = Problem.of(terms(0.5, **QUICK), data, public)
+    before = before_pilot(problem)
+    asked = pilot_terms(before, problem.terms.phases[0])
+    streams = np.random.SeedSequence(5).spawn(300)
+    each = np.array(one_answers(problem.under(asked), streams, asked.noise_scales()))
+    made = [told_by(before, asked, each[:, run]) for run in range(300)]
+    φ = (
+        2.0 * before.information / problem.n_parameters / 2000
+    )  # what records vary by, which are the same in all of them
+    seen, said = np.var([one.pull for one in made], axis=0).mean(), np.mean([one.noise for one in made]) - φ
+    assert 0.85 < seen / said < 1.15
+    assert not 0.85 < seen / (2 * said) < 1.15
+
+
+def test_what_is_stated_is_not_asked_of_the_pilot(data, public):
+    stated = terms(**QUICK).replace(data={"heterogeneity": 0.0})
+    found = copriv.pilot(stated, data, public=public, runs=32)
+    assert found.heterogeneity.source == "stated"
+    assert found.heterogeneity.alike
+
+
+def test_many_owners_of_one_table_are_told_by_their_spread(data, public):
+    document = terms(**QUICK).to_dict()
+    document["owner"] = [{**document["owner"][0], "name": "bank", "count": 4}]
+    found = copriv.pilot(Agreement.of(document), data, public=public, runs=32)
+    assert found.heterogeneity.source == "answers"
+    assert 0.05 < found.heterogeneity.value < 20
+
+
+def test_a_pilot_of_a_logistic_model_and_of_strata(data, public):
+    labels = [(x, np.where(y > 0.3, 1.0, -1.0)) for x, y in data]
+    shown = (public[0], np.where(public[1] > 0.3, 1.0, -1.0))
+    logistic = terms(**QUICK).replace(model={"loss": "logistic", "regularization": 1e-3})
+    strata = np.repeat([f"bank-{i}" for i in range(len(SHIFTS))], 75)
+    found = copriv.pilot(logistic, labels, public=shown, strata=strata, runs=32)
+    *others, last = (owner.alone for owner in found.owners)
+    assert last > 2 * max(others)
+
+
+def test_without_a_pilot_it_says_what_to_do(data, public):
+    with pytest.raises(AgreementError, match=r"agreement\.pilot: there is none; give it a share of every epsilon"):
+        copriv.pilot(terms(0), data, public=public)
+
+
+def test_it_says_what_it_was_made_from_and_what_it_takes_for_granted(after):
+    told = " ".join(map(str, details(after)))
+    assert "known by its noisy answers alone" in told
+    assert "No private record was read" not in told
+    assert "taken to vary as those of the public rows do" in " ".join(notes(after))
