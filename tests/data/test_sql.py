@@ -128,6 +128,13 @@ def test_cells_of_postgresql_are_its_values_and_missing_ones_are_missing(kind: s
         assert table.num_rows == len(values) + 2
 
 
+@pytest.mark.parametrize("value", ["date '0044-03-15 BC'", "timestamp 'infinity'", "timestamptz '20000-01-01'"])
+def test_a_day_outside_the_calendar_is_refused_in_one_line(value: str, postgresql: str) -> None:
+    with pytest.raises(DataError, match="a value that cannot be read") as refused:
+        read_sql(postgresql, f"SELECT {value} AS day")
+    assert "\n" not in str(refused.value)
+
+
 def test_a_query_may_end_as_queries_end(postgresql: str) -> None:
     for end in ("", ";", " ;\n", " -- all"):
         assert read_sql(postgresql, f"SELECT 1 AS a{end}")["a"].to_pylist() == [1]

@@ -114,9 +114,10 @@ def _postgresql(address: str, query: str, rows: int | None) -> Iterator[pa.Table
             kinds, loads = dict[str, pa.DataType](), {}
             for j, name in enumerate(names):
                 known = connection.adapters.types.get(oid := described.ftype(j))
-                kinds[name] = _KINDS.get(known.name if known else "", pa.string())
+                kind = known.name if known and known.oid == oid else ""  # it also gives the type of an array's elements
+                kinds[name] = _KINDS.get(kind, pa.string())
                 loader = connection.adapters.get_loader(oid, psycopg.pq.Format.TEXT)
-                if known and known.name not in (*_KINDS, *_TEXTS) and loader:
+                if kind not in (*_KINDS, *_TEXTS) and loader:
                     loads[j] = loader(oid, connection).load
             # A line break ends a comment at the end of the query.
             copied = f"COPY ({query.strip().rstrip(';')}\n) TO STDOUT (FORMAT csv, HEADER)"
@@ -128,7 +129,7 @@ def _postgresql(address: str, query: str, rows: int | None) -> Iterator[pa.Table
                     for j, load in loads.items():
                         table = table.set_column(j, names[j], _loaded(table[j], load))
                     yield table
-    except pa.ArrowInvalid as error:  # a day before the year 1, or text that is not UTF-8
+    except pa.ArrowInvalid as error:  # a day outside the years 1 to 9999, or text that is not UTF-8
         raise DataError(f"query: gave a value that cannot be read ({printable(_first_line(error), 200)})") from None
     except psycopg.Error as error:
         said = _first_line(error)
