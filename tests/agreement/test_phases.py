@@ -31,9 +31,10 @@ def agreed(pilot: object, delta: float = 0.0, epsilon: float = 1.0, **terms: obj
 
 
 def test_an_agreement_without_a_pilot_is_its_only_phase_and_keeps_its_fingerprint():
-    without = Agreement.of(DOCUMENT)
+    without, same = Agreement.of(DOCUMENT), Agreement.of(DOCUMENT)
     assert without.fingerprint == "4359e0820fca2deee707197317f370cedc7752920616af9cff7a80522ef6d714"
-    assert without.phases == (without,)
+    assert without.phases == same.phases == (without,)
+    assert without == same  # also after its phases were asked for
     (only,) = agreed(0).phases
     assert only == without
 

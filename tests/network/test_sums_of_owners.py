@@ -11,6 +11,7 @@ from copriv.errors import AgreementError, BudgetRefused, QueryRefused
 from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent
 from copriv.network.masked_sum import MaskedAnswers, MaskedSum
+from copriv.network.store import RunStore
 from copriv.owner import Owner
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.privacy.masks import Attempt, point_digest
@@ -150,15 +151,9 @@ def test_answers_that_are_seen_are_not_masked_and_others_are() -> None:
         assert owner.ledger.answers == 0
 
 
-def test_a_process_of_an_owner_does_not_serve_sums_yet() -> None:
-    network = MemoryNetwork()
+def test_neither_an_owner_nor_a_learner_begins_a_run_of_sums_over_a_network_yet() -> None:
+    agreed, dialer = summed(), MemoryNetwork().dialer("bank-1")
     with pytest.raises(AgreementError, match="not carried by a network yet"):
-        OwnerAgent(
-            summed(),
-            "bank-1",
-            HELD["bank-1"],
-            Squared(),
-            MemoryLedgers("bank-1"),
-            network.dialer("bank-1"),
-            keys=Signs("x"),
-        )
+        OwnerAgent(agreed, "bank-1", HELD["bank-1"], Squared(), MemoryLedgers("bank-1"), dialer, keys=Signs("bank-1"))
+    with pytest.raises(AgreementError, match="not carried by a network yet"):
+        RunStore.create(":memory:", agreed, 3)

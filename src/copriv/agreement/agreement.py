@@ -197,7 +197,7 @@ class Agreement(Shown, Framed, AgreedTerms):
         """Whether a pilot comes before the run."""
         return pilot_share(self) > 0
 
-    @cached_property
+    @property
     def phases(self) -> "tuple[Agreement, ...]":
         """The agreements of the pilot and of the run after it; without a pilot, of the run alone.
 

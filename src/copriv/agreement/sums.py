@@ -62,3 +62,12 @@ def check_sums(agreed: AgreedTerms, mechanism: Mechanism, members: tuple[tuple[i
                 f"{table.epsilon:g}; such an owner's noise would be its own: set epsilon = {table.floor:g} and no floor, or "
                 "a floor above epsilon"
             )
+
+
+def refuse_sums(agreed: AgreedTerms) -> None:
+    """Raise AgreementError where only sums may be seen: messages between processes do not carry them yet."""
+    if agreed.summed:
+        raise AgreementError(
+            'agreement.aggregation: "sum" can be planned, forecast and simulated, but is not carried by a network yet: a share '
+            'of the noise protects nobody unless the answer is masked; choose aggregation = "each" to run it'
+        )

@@ -21,7 +21,8 @@ from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
 from copriv.agreement import Agreement
-from copriv.errors import AgreementError, BudgetRefused, CoprivError, NotCertified, QueryRefused, Unreachable
+from copriv.agreement.sums import refuse_sums
+from copriv.errors import BudgetRefused, CoprivError, NotCertified, QueryRefused, Unreachable
 from copriv.formatting.sanitize import printable
 from copriv.model.records import InBlocks, Records
 from copriv.network.keys import Keys, KeysRefused
@@ -118,11 +119,7 @@ class OwnerAgent:
         times: ReleaseTime | None = None,
     ) -> None:
         self._policy = policy or Policy()
-        if agreement.summed:
-            raise AgreementError(
-                'agreement.aggregation: "sum" can be planned, forecast and simulated, but is not carried by a network yet: a '
-                'share of the noise protects nobody unless the answer is masked; choose aggregation = "each" to run it'
-            )
+        refuse_sums(agreement)
         keys.check_agreed(agreement.owner_keys.get(name))
         self._checked = Owner(agreement, name, records, loss)  # raises now whatever can be refused without a query
         self._policy.check(agreement, name, columns)
