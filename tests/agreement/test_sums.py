@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 from copriv import Owner
 from copriv.agreement import Agreement
@@ -75,3 +76,35 @@ def test_an_owner_answers_for_a_sum_under_masks_alone() -> None:
     with pytest.raises(QueryRefused, match="under masks, which are missing"):
         owner.answer(Query("first", agreed.fingerprint, "bank 0", np.zeros(2)))
     assert owner.ledger.answers == 0
+
+
+def promised(**given: object) -> str:
+    agreement = summed(**given)
+    return agreement.mechanism.promise(agreement, agreement.owner[0])
+
+
+def test_the_promise_says_against_whom_it_holds_and_what_remains() -> None:
+    assert promised(colluding=2).endswith(
+        "epsilon 1 over the run, against everybody outside and the learner with any 2 other owners, if the others add their "
+        "shares; if all the others work together, a share hides little (an owner's floor prevents that)"
+    )
+    assert "and the learner, if the others" in promised(colluding=0)
+    assert promised(owner={"floor": 4.0}).endswith("epsilon 4 if all the others work together, by noise of its own")
+    assert (
+        "seen in sums only, with a share of noise, of which a weighted sum of all owners has Laplace noise"
+        in promised()
+    )
+
+
+def test_what_remains_of_normal_noise_is_that_of_one_share() -> None:
+    """By the exact δ(ε) of one normal number, with N − t times less variance."""
+    dp_accounting = pytest.importorskip("dp_accounting")
+    agreement = summed(6, mechanism="gaussian", colluding=2, owner={"delta": 1e-6})
+    found = agreement.mechanism.remaining(agreement, agreement.owner[0])
+    σ = dp_accounting.get_sigma_gaussian(1.0, 1e-6) / 2.0
+
+    def δ(ε: float) -> float:
+        return float(ndtr(0.5 / σ - ε * σ) - np.exp(ε) * ndtr(-0.5 / σ - ε * σ))
+
+    assert δ(found * 1.001) < 1e-6 < δ(found * 0.999)
+    assert f"epsilon {found:.3g} at this delta if all" in agreement.mechanism.promise(agreement, agreement.owner[0])

@@ -15,8 +15,10 @@ from copriv.mechanisms import GradientNoise
 from copriv.model.fitness import Quadratic, Regularizer
 from copriv.model.records import Records
 from copriv.plan import NoiseCurve, candidates, clipping_bias, noise_of, plan, simulated_refinement
+from copriv.plan.planner import of_many_answers
 from copriv.plan.rule_response import GAINS, MOST_PARTICIPANTS
 from copriv.plan.rule_response import response as response_of
+from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.rules import ALL
 from copriv.simulation import simulate
@@ -226,6 +228,18 @@ def test_without_keep_only_communication_fitness_and_owners_stay():
     assert freed.choice.fitness < kept.choice.fitness
     assert freed.agreement.owner == poor.owner
     assert freed.agreement.model.regularization == poor.model.regularization
+
+
+def test_where_nothing_is_fixed_the_kept_plan_is_the_free_ones_among_many_answers():
+    problem = problem_of(agreed(terms={"communication": "any"}, data={"feature_bound": "auto"}))
+    sample = PublicSample.of(problem)
+    free, kept = (plan(problem, keep=keep, sample=sample, **QUICK) for keep in (False, True))
+    again = of_many_answers(free, sample)
+    assert any(choice.agreement.one_answer for choice in free.measured)
+    assert [one.fitness for one in again.measured] == [one.fitness for one in kept.measured]
+    assert again.agreement == kept.agreement
+    assert again.choice.describe() == kept.choice.describe()
+    assert again.caution.to_dict() == kept.caution.to_dict()
 
 
 def test_options_are_used_only_where_they_are_allowed():

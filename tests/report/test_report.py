@@ -531,6 +531,15 @@ def test_keys_that_the_agreement_does_not_name_are_said(left: Left) -> None:
     assert "Who the other owners are" not in [one["title"] for one in not_covered(held, [named])]
 
 
+def test_a_run_of_sums_says_that_the_other_owners_have_to_add_their_shares(left: Left) -> None:
+    def titles(colluding: int | None) -> list[str]:
+        run = {"run": "r", "file": {}, "agreement": {"own_copy": True, "keys_named": True, "colluding": colluding}}
+        return [one["title"] for one in not_covered(read_ledger(left.ledger, None, None), [run])]
+
+    assert "Owners that work together" in titles(0)
+    assert "Owners that work together" not in titles(None)
+
+
 def test_a_person_at_several_owners_loses_what_all_of_them_spend(tmp_path):
     """Two owners of ε = 1 that may hold the same people: each spends a half, together they cost such a person 1."""
     left = run_left_behind(tmp_path, agreement(horizon=9, answers=3, overlap=2))

@@ -23,7 +23,9 @@ class Question:
 
 _GRAPH = "One learner with one model, or a model for each owner from one answer of all; owners talk to no neighbours."
 _MARKET = "What joining is worth to each owner, Shapley values and break-even budgets are forecast; nobody is paid."
-_LIARS = "Owners are honest but curious. What is signed and verified is on the page; a false answer is not found out."
+_LIARS = (
+    "`robust`: owners that lie are borne by S1 and S2, and missing noise is found out; not by A1, A2 or one answer."
+)
 
 QUESTIONS: tuple[Question, ...] = (
     Question("S, §I", "Finding records that owners have in common, without telling of the others.", "not built",
@@ -37,7 +39,8 @@ QUESTIONS: tuple[Question, ...] = (
     Question("S, §V", "A data market: learners compensate owners for larger budgets.", "built in part", _MARKET,
              "explanation/cost-of-privacy.md"),
     Question("S, §V", "Asynchronous updates by a subset of the owners.", "built", "Rules A1 and A2.", "explanation/rules.md"),
-    Question("S, §V", "More general adversaries than curious-but-honest ones.", "not built", _LIARS, "explanation/security.md"),
+    Question("S, §V", "More general adversaries than curious-but-honest ones.", "built in part", _LIARS,
+             "explanation/lying-owners.md"),
     Question("A, §I", "(ε, δ) and its trade-off.", "built", "Three mechanisms with δ, and a figure of T, ε and both noises.",
              "explanation/mechanisms.md"),
     Question("A, Remark 1", "Noise and generalisation error, with data that are not i.i.d.", "built",
@@ -51,5 +54,5 @@ QUESTIONS: tuple[Question, ...] = (
     Question("A, §VI", "Multiple learners on arbitrary connected graphs.", "not built", _GRAPH, "explanation/rules.md"),
     Question("A, §VI", "Behaviour in a data market, and compensation for larger budgets.", "built in part", _MARKET,
              "explanation/cost-of-privacy.md"),
-    Question("A, §VI", "More sophisticated adversaries.", "not built", _LIARS, "explanation/security.md"),
+    Question("A, §VI", "More sophisticated adversaries.", "built in part", _LIARS, "explanation/lying-owners.md"),
 )  # fmt: skip

@@ -60,6 +60,13 @@ class Agreement(Shown, Framed, AgreedTerms):
             raise ValueError(f"model.loss: {error}") from None
         if self.agreement.rule != "auto":
             rules.named(self.agreement.rule)
+        if self.agreement.robust is not None and (
+            self.one_answer or (self.agreement.rule != "auto" and not self.synchronous)
+        ):
+            raise ValueError(
+                "agreement.robust: is for rules by which all owners answer each round, with gradients; name S1 or S2, or "
+                '"auto", or leave robust out'
+            )
         self.mechanism.check(self)
         check_sums(self, self.mechanism, () if self.agreement.rule == "auto" else self.members)
         if self.has_pilot:
@@ -331,6 +338,8 @@ class Agreement(Shown, Framed, AgreedTerms):
         if terms.rule == "auto":
             return "to be planned"
         rule = " ".join(filter(None, (terms.rule, rules.named(terms.rule).variant(terms))))
+        if terms.robust is not None:
+            rule += f", robust against {terms.robust}"
         return rule + " in rounds" * (terms.window > 1)
 
     @property

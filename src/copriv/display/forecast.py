@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from copriv.display.verdict import advice, assumption, names, of_forecast
 from copriv.forecast import Assessment, Band, Choice, Forecast, OwnerForecast, Plan
-from copriv.forecast.assessment import AS_AGREED
+from copriv.forecast.assessment import AS_AGREED, Robustness
 from copriv.forecast.coalition_value import LEAST_EPSILON
 from copriv.forecast.forecaster import NOTICEABLE
 from copriv.forecast.own_learners import LearnerForecast, OwnLearnersForecast
@@ -86,6 +86,8 @@ def notes(outlook: Forecast) -> list[str]:
         if not outlook.comparison.same:
             ends = percent(outlook.agreed.relative_fitness.end["median"])
             said[0] += f" It reaches {ends}; what stands above is of the recommended terms."
+    if outlook.robustness is not None:
+        said.append(_robust(outlook.robustness))
     if u.source == "not stated" and not u.alike and outlook.n_owners > 1 and outlook.joining.answer != "open":
         said.append("Owners are taken to differ as those of real tables do; alike: heterogeneity = 0.")
     if (
@@ -108,6 +110,18 @@ def notes(outlook: Forecast) -> list[str]:
         )
     if not outlook.agreed.private:
         said.append(f"Note: the agreed terms are {NOT_PRIVATE}.")
+    return said
+
+
+def _robust(found: Robustness) -> str:
+    averaged = f"{percent(found.averaged)} above the best on average over runs"
+    liars, factor = counted(found.liars, "owner"), times(found.times)
+    said = (
+        f"Robust against {liars} that lie. If nobody does, it costs {factor} times what averaging costs ({averaged})."
+    )
+    if found.floor > 0:
+        least = percent(found.floor)
+        said += f" Where owners differ as assumed and {found.liars} lie, answers alone ensure no less than {least}."
     return said
 
 

@@ -13,9 +13,10 @@ from copriv.network.verify import Verdict
 def run_tables(record: dict[str, Any]) -> tuple[Table, Table]:
     """Make two tables of a model's record: the owners' answers and spending, and the run compared with its forecast."""
     with_delta = any(owner["delta"] > 0 for owner in record["owners"])
+    checked = any("too_little_noise" in owner for owner in record["owners"])
     delta = ["delta spent"] * with_delta
     owners = Table.of(
-        ("owner", "records", "answers", "of", "lost", "epsilon spent", *delta, "noise scale"),
+        ("owner", "records", "answers", "of", "lost", "epsilon spent", *delta, "noise scale", *["noise"] * checked),
         record["owners"],
         lambda owner: (
             owner["name"],
@@ -26,6 +27,7 @@ def run_tables(record: dict[str, Any]) -> tuple[Table, Table]:
             f"{owner['spent']:.6g}",
             *[f"{owner['spent_delta']:.6g}"] * with_delta,
             f"{owner['noise_scale']:.3g}",
+            *["too little" if owner.get("too_little_noise") else "as agreed"] * checked,
         ),
         "owners",
     )
@@ -125,6 +127,11 @@ def verified(verdict: Verdict, model: Path | None, trusted: dict[str, bool]) -> 
         yield (
             f"It did not go on to the {agreement.queries} steps that were agreed on at most; when a run ends is the "
             "learner's to choose, or owners were away."
+        )
+    if quiet := [owner["name"] for owner in verdict.record["owners"] if owner.get("too_little_noise")]:
+        yield (
+            f"Answers with less noise than agreed, or copied ones: {printable(listed(quiet), 300)}. Of an honest owner this "
+            "is said in at most one of a million runs: the owner's ε is not kept, or it lies."
         )
     if model is None:
         yield "There is no model beside it."

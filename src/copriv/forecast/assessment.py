@@ -158,6 +158,43 @@ class Comparison:
         return cls(False, times, _equal(agreed, recommended, np.mean), _equal(agreed, recommended, np.median))
 
 
+@dataclass(frozen=True)
+class Robustness:
+    """What it costs to bear owners that lie (`agreement.robust`), where nobody does."""
+
+    liars: int
+    """f."""
+    relative_fitness: float
+    """E ψ of the agreed terms."""
+    averaged: float
+    """E ψ of the same terms with answers averaged, in the same worlds."""
+    floor: float
+    """Lower bound on ψ with f liars, for owners as unlike as assumed: u f/(2(N − f)²), whatever the learner does."""
+
+    @classmethod
+    def of(cls, agreed: Assessment, averaged: Assessment, heterogeneity: float) -> "Robustness | None":
+        """Compare terms with the same terms whose answers are averaged; None where they are the same.
+
+        The floor: two disjoint sets of f owners, each said to lie by the other, leave the learner with the same answers. It
+        cannot be nearer to both of the best models without either set than half of their distance, whose square, in ψ, is
+        2u f/(N − f)² on average over sets that are drawn from owners of heterogeneity u.
+        """
+        f, N = agreed.agreement.agreement.robust, agreed.agreement.n_owners
+        if f is None:
+            return None
+        ψ, plain = (one.relative_fitness.end["mean"] for one in (agreed, averaged))
+        return cls(f, ψ, plain, heterogeneity * f / (2.0 * (N - f) ** 2))
+
+    @property
+    def times(self) -> float:
+        """ψ over that of averaged answers."""
+        return self.relative_fitness / max(self.averaged, 1e-300)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in the JSON contract of a forecast."""
+        return {**vars(self), "times": self.times}
+
+
 def relative_error(one: Assessment) -> float:
     """Bootstrap standard error of the median of ψ, relative to that median."""
     median = float(np.median(one.draws))
@@ -245,7 +282,12 @@ def _exact_mean(problem: Problem) -> Array | None:
         return None
     # The recursions assume Laplace noise of the same scale in every answer.
     pure = isinstance(mechanism, GradientNoise) and mechanism.guarantee is Guarantee.PURE
-    if terms.schedule == "rounds" or not pure or mechanism.law(agreement) is not Law.LAPLACE:
+    if (
+        terms.robust is not None
+        or terms.schedule == "rounds"
+        or not pure
+        or mechanism.law(agreement) is not Law.LAPLACE
+    ):
         return None  # before `recursion` is called: where owners answer once, the step may still be "auto"
     recursion = named(terms.rule).recursion(agreement)
     if recursion is None or not np.allclose(agreement.records / agreement.records.sum(), agreement.weights):

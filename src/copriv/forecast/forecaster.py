@@ -13,7 +13,17 @@ import numpy as np
 
 from copriv.agreement import Agreement
 from copriv.errors import UsageError
-from copriv.forecast.assessment import AS_AGREED, ERRORS, RUNS, WORLDS, Comparison, Run, assess, relative_error
+from copriv.forecast.assessment import (
+    AS_AGREED,
+    ERRORS,
+    RUNS,
+    WORLDS,
+    Comparison,
+    Robustness,
+    Run,
+    assess,
+    relative_error,
+)
 from copriv.forecast.bounds import bounds_of
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.generalisation import generalisation_of
@@ -24,6 +34,8 @@ from copriv.forecast.result import AtHeterogeneity, Forecast, Kind
 from copriv.forecast.standalone_models import WithoutJoining
 from copriv.model.threads import one_thread
 from copriv.plan import Plan, leaves_open, plan
+from copriv.plan.candidates import freed
+from copriv.plan.planner import of_many_answers
 from copriv.populations.dealt import draw_worlds, heterogeneity_of, heterogeneous_worlds, laws_of
 from copriv.populations.public_mix import public_mixes
 from copriv.populations.public_sample import PublicSample
@@ -101,12 +113,21 @@ def forecast_of(
     report(1, 4)
     settled, words = problem.terms, AS_AGREED
     if still_open:
-        kept = best if after else planned(keep=True)
+        kept = best
+        if not after and freed(problem.terms).fingerprint == problem.terms.fingerprint:
+            kept = of_many_answers(best, sample, seed)
+        elif not after:
+            kept = planned(keep=True)
         settled, words = kept.agreement, kept.choice.describe()
     report(2, 4)
     heterogeneity = heterogeneity_of(sample)
     worlds = draw_worlds(sample, problem.terms, heterogeneity, WORLDS, seed)
     agreed = assess(problem.under(settled), words, runs, seed, worlds)
+    robustness = None
+    if settled.agreement.robust is not None:
+        averaged = settled.replace(agreement={"robust": None, "robust_by": None})
+        plain = assess(problem.under(averaged), words, runs, seed, worlds)
+        robustness = Robustness.of(agreed, plain, (not heterogeneity.alike) * heterogeneity.value)
     report(3, 4)
     # The plan's choice, the runner-up, and the best choices with and without every promise; each once.
     reported = [best.choice, best.runner_up, *chain(*best.trades().values())]
@@ -182,6 +203,7 @@ def forecast_of(
         public_mix=public_mixes(problem, not heterogeneity.alike and laws_of(sample) is not None),
         runs=found,
         comparison=Comparison.of(agreed, recommended),
+        robustness=robustness,
         problem=problem,
         worlds=worlds,
         kind=kind,

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from copriv.forecast.assessment import Assessment, Comparison, Run
+from copriv.forecast.assessment import Assessment, Comparison, Robustness, Run
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.document import SCHEMA, terms_told
 from copriv.forecast.generalisation import Generalisation
@@ -90,6 +90,8 @@ class Forecast(Shown, Framed, Drawn):
     """The plan's choice, its runner-up, and the best terms with and without each promise, in the same worlds."""
     comparison: Comparison
     """Agreed terms against recommended ones."""
+    robustness: Robustness | None
+    """Price of bearing owners that lie; None where answers are averaged."""
     squared: bool
     """Whether the fitness is a mean squared error, whose root is in the target's unit."""
     generalisation: Generalisation
@@ -297,6 +299,7 @@ class Forecast(Shown, Framed, Drawn):
             "best_subset": self.best_subset,
             "best_weights": self.best_weights,
             "comparison": vars(self.comparison),
+            "robustness": self.robustness and self.robustness.to_dict(),
             "runner_up": self.runner_up and self.runner_up.to_dict(),
             "trades": {name: [run.to_dict() for run in sides] for name, sides in self.trades.items()},
             "flatness": self.plan.flatness,

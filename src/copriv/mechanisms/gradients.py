@@ -11,6 +11,7 @@ scale 2Ξm/(nε) on each coordinate makes an answer (ε/m)-private, whatever was
 the privacy losses of m answers are added up as a distribution in place of their worst cases (`copriv.privacy.approximate`).
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Float
 
+from copriv.formatting.numbers import counted
 from copriv.mechanisms.mechanism import Guarantee, Mechanism, Phase, measured_over, noise_in_words
 from copriv.model.records import InBlocks, Records
 from copriv.privacy.clipping import clipped_mean_gradient, mean_sensitivity
@@ -142,7 +144,40 @@ class GradientNoise(Mechanism):
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
         units, clipped = measured_over(agreed, owner, self.norm)
         what = f"at most {agreed.answers} mean gradients of the {agreed.model.loss} loss over {units}, {clipped}"
+        if agreed.summed:
+            law = noise_in_words(self.noise, float((agreed.weights * self._alone(agreed)).max()))
+            return (
+                f"{what}, seen in sums only",
+                f"a share of noise, of which a weighted sum of all owners has {law} or more",
+            )
         return what, noise_in_words(self.noise, self.scale(agreed, owner))
+
+    def promise(self, agreed: AgreedTerms, owner: OwnerTerms) -> str:
+        """As for single answers; of a sum, also against whom it holds, and what remains where all others work together."""
+        said = super().promise(agreed, owner)
+        if not agreed.summed:
+            return said
+        t = agreed.colluding
+        said += ", against everybody outside"
+        said += f" and the learner with any {counted(t, 'other owner')}" if t else " and the learner"
+        said += ", if the others add their shares"
+        if owner.floor is not None:
+            return f"{said}; epsilon {owner.floor:g} if all the others work together, by noise of its own"
+        remains = self.remaining(agreed, owner)
+        if remains is None:
+            return f"{said}; if all the others work together, a share hides little (an owner's floor prevents that)"
+        return f"{said}; epsilon {remains:.3g} at this delta if all the others work together"
+
+    def remaining(self, agreed: AgreedTerms, owner: OwnerTerms) -> float | None:
+        """ε that remains of an owner's share at its δ if all other owners work together.
+
+        None with Laplace noise, where it is a number of the grid (`SharedNoise.alone`).
+        """
+        return None
+
+    def _alone(self, agreed: AgreedTerms) -> Array:
+        """Scale of the noise that every owner's answer needs by itself."""
+        return agreed.by_owner([self.scale(agreed, one) for one in agreed.owner_tables])
 
 
 class Laplace(GradientNoise):
@@ -211,6 +246,13 @@ class Gaussian(GradientNoise):
         from copriv.privacy.approximate import gaussian_multiplier
 
         return gaussian_multiplier(answers, epsilon, delta)
+
+    def remaining(self, agreed: AgreedTerms, owner: OwnerTerms) -> float | None:
+        from copriv.privacy.approximate import gaussian_epsilon
+
+        shares = agreed.n_owners - agreed.colluding  # as many as there may be in one sum
+        multiplier = self.multiplier(agreed.answers, *owner.budget) / math.sqrt(shares)
+        return owner.overlap * gaussian_epsilon(agreed.answers, multiplier, owner.budget[1])
 
     def releases(self, sensitivity: float, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int) -> Releases:
         from copriv.privacy.approximate import GaussianAnswer

@@ -16,10 +16,12 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants, agreed_rule
-from copriv.errors import AgreementError
+from copriv.errors import AgreementError, InvalidInput
+from copriv.network.noise_check import NoiseCheck
 from copriv.network.store import START, Event, RunStore, StoreFailed
 from copriv.protocol import Answer, Query
 from copriv.rules import Aggregation, named
+from copriv.rules.robust import RobustAggregation
 from copriv.types import Array
 
 _MOST = 1e100
@@ -252,6 +254,8 @@ class Run:
             }
             for terms, party in zip(agreement.owner, self.parties.values(), strict=True)
         ]
+        if self._trajectory is not None and (noise := self._trajectory.noise_check) is not None:
+            owners = [owner | {"too_little_noise": few} for owner, few in zip(owners, noise.too_little(), strict=True)]
         return {
             "run": self.name,
             "head": self.head,
@@ -305,6 +309,10 @@ class Trajectory:
         if matrix is not None and np.shape(matrix) != (p, p):
             raise AgreementError(f"agreement.preconditioner: needs {p} rows of {p} numbers")
         self._state = self._rule.start(θ[None, :])
+        self.noise_check: NoiseCheck | None = None
+        """Of an agreement that is robust against owners that lie; else None."""
+        if agreement.agreement.robust is not None:
+            self.noise_check, self._robust = NoiseCheck(agreement), RobustAggregation(agreement.agreement)
 
     @property
     def model(self) -> Float[Array, " p"]:
@@ -324,7 +332,18 @@ class Trajectory:
         return θ.copy()
 
     def step(self, participant: int, answers: Mapping[str, Array]) -> None:
-        """One step of the rule with Σ (n_i/n_G) Q̄_i over the owners that answered (A, Remark 2)."""
+        """One step of the rule with Σ (n_i/n_G) Q̄_i over the owners that answered (A, Remark 2), or their robust mean.
+
+        Raises InvalidInput where that needs the answers of more owners.
+        """
         given = np.array(list(answers.values())).reshape(len(answers), self.length)
-        answer = Aggregation(np.array([self._weights[name] for name in answers])).vector(given)
+        if self.noise_check is None:
+            answer = Aggregation(np.array([self._weights[name] for name in answers])).vector(given)
+        elif [*answers] == [*self._weights]:
+            answer = self._robust.vector(given[None])[0]
+            self.noise_check.take(given)
+        else:
+            raise InvalidInput(
+                "a robust mean of running means needs the answers of all owners, in their order, each round"
+            )
         self._state = self._rule.step(self._state, np.array([participant]), answer[None, :])

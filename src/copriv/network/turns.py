@@ -41,10 +41,14 @@ class Conduct:
             count("at_once", self.at_once)
 
     def under(self, agreement: Agreement) -> "Conduct":
-        """The same with `talk` settled. Raises AgreementError where the agreement's `schedule` says otherwise."""
+        """The same with `talk` settled. Raises AgreementError where it cannot be kept under the agreement."""
         agreed = agreement.agreement.agreed_talk
         if agreed is not None and self.talk not in (None, agreed):
             raise AgreementError(f'agreement.schedule: is "{agreed}", and the learner was told "{self.talk}" (--talk)')
+        if agreement.agreement.robust is not None and self.stragglers == "drop":
+            raise AgreementError(
+                "agreement.robust: needs the answers of all owners each round; wait for late ones (--stragglers wait)"
+            )
         return replace(self, talk=cast(Talk, agreed or self.talk or "choose"))
 
 

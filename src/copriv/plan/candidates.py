@@ -93,7 +93,8 @@ def ways_of(agreement: Agreement) -> tuple[Way, ...]:
     terms = agreement.agreement
     if terms.rule == "auto":
         every = [way for rule in rules.ALL for way in rule.ways]
-        return tuple(way for way in every if terms.communication in ("any", _COMMUNICATION[way.together]))
+        every = [way for way in every if terms.communication in ("any", _COMMUNICATION[way.together])]
+        return tuple(way for way in every if way.together or terms.robust is None)
     rule = rules.named(terms.rule)
     way = rule.way(terms)
     if way is None:

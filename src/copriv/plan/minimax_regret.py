@@ -13,6 +13,7 @@ Where owners are known to be alike, the plan is not changed.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,7 @@ def _best_of_each_kind(measured: Sequence[Choice]) -> tuple[Choice, ...]:
     return tuple(short.values())[:8]
 
 
+@lru_cache(maxsize=1)
 def _worlds(sample: PublicSample, heterogeneity: Heterogeneity, seed: int) -> dict[float, Sequence[World]]:
     """Worlds at each level of heterogeneity."""
     laws = laws_of(sample)

@@ -11,6 +11,7 @@ has the cost of each promise.
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -147,3 +148,13 @@ def plan(
     with suppress(NotCertified, InvalidInput):  # so few records that an unequal allocation can be fitted exactly
         made = cautious(sample, made, unlike, seed)
     return made.advised(*without_joining(public, sample, (not unlike.alike) * unlike.value, seed))
+
+
+def of_many_answers(found: Plan, sample: PublicSample, seed: int = 0) -> Plan:
+    """What `plan` finds with `keep` for terms that fix nothing: the choice among the plan's own settings of many answers."""
+    many = tuple(choice for choice in found.measured if not choice.agreement.one_answer)
+    runner_up = next((choice for choice in many if choice.kind != many[0].kind), None)
+    made = replace(found, choice=many[0], runner_up=runner_up, measured=many, caution=None)
+    with suppress(NotCertified, InvalidInput):
+        made = cautious(sample, made, heterogeneity_of(sample), seed)
+    return made

@@ -84,6 +84,7 @@ def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[OneAnswer
     free = terms.rule == "auto" and terms.step == "auto" and agreed is mechanisms.ALL[0]
     free = (
         free
+        and terms.robust is None
         and not public.terms.summed
         and terms.answers is None
         and terms.group_size is None

@@ -35,6 +35,11 @@ def gaussian_multiplier(answers: int, epsilon: float, delta: float) -> float:
     return _sigma_of_one(epsilon, delta) * float(np.sqrt(answers)) * (1 + CLIP_SLACK)
 
 
+def gaussian_epsilon(answers: int, multiplier: float, delta: float) -> float:
+    """The ε at which m answers with normal noise of `multiplier` sensitivities are (ε, δ)-private together."""
+    return float(_accounting().get_epsilon_gaussian(multiplier / math.sqrt(answers), delta))
+
+
 @lru_cache(maxsize=4096)
 def _sigma_of_one(epsilon: float, delta: float) -> float:
     """s/Δ of one answer. Below ε = 1e-4 and above 1e6 the accountant's δ(ε) loses digits, so proved bounds stand there.

@@ -259,6 +259,7 @@ def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any
         "what": printable(what),
         "noise": printable(noise),
         "noise_scale": scale,
+        "colluding": agreement.colluding if agreement.summed else None,
         "overlap": terms.overlap,
         "shared_epsilon": shared_epsilon,
         "shared_delta": shared_delta,

@@ -54,6 +54,7 @@ def not_covered(held: LedgerRead, runs: list[dict[str, Any]]) -> list[dict[str, 
     without_file = _names(run for run in runs if run["file"] is None)
     without_agreement = _names(run for run in runs if run["agreement"] is None)
     theirs = _names(run for run in agreed if not run["agreement"]["own_copy"])
+    summed = _names(run for run in agreed if run["agreement"].get("colluding") is not None)
     certified = _names(run for run in agreed if run["file"] is not None and not run["agreement"]["keys_named"])
     unchecked = (
         (
@@ -90,6 +91,12 @@ def not_covered(held: LedgerRead, runs: list[dict[str, Any]]) -> list[dict[str, 
             "Who the other owners are",
             f"The agreement of {certified} does not name every owner's key. Whoever has its authority's key can have answered "
             "in the name of an owner whose key it does not name.",
+        ),
+        (
+            summed,
+            "Owners that work together",
+            f"Of {summed} only sums were seen. The guarantee holds against the learner and as many other owners as the "
+            "agreement says, if all the others added their shares of the noise. Nobody can check that they did.",
         ),
         (
             read,

@@ -18,7 +18,7 @@ from copriv.problem import Problem
 from copriv.schedules import Schedule
 from copriv.simulation.own_records import JUDGED, on_own_records
 from copriv.simulation.result import OwnerOutcome, RelativeFitness, Simulation
-from copriv.simulation.runs import NoiseSource, Options, play
+from copriv.simulation.runs import Lies, NoiseSource, Options, play
 from copriv.types import Array
 
 
@@ -38,6 +38,7 @@ def simulate(
     starts: Float[Array, "runs p"] | None = None,
     progress: Callable[[int, int], None] | None = None,
     own_records: bool | None = None,
+    lies: Lies | None = None,
 ) -> Simulation:
     """Run an agreement `runs` times on records at hand, with simulated noise.
 
@@ -53,6 +54,8 @@ def simulate(
     progress: called with (iterations done, iterations in all).
     own_records: judge own, public, common and personalized models on each owner's own records, held out in turn. None: where
         that is what the agreement's goal asks about, owners' models are fitted (`alone`) and owners are at most 20.
+    lies: what owners answer in place of their private answers, to see how an agreement that is `robust` bears it; called with
+        round, θ and the agreed answers (runs × owners × p).
 
     Raises AgreementError for terms that are still "auto" or that this engine cannot keep, DataError for data that does
     not match the agreement.
@@ -63,7 +66,7 @@ def simulate(
     """
     problem = problem_of(agreement, data, public)
     options = Options(
-        runs, seed, record_at, schedule, noise, first_run, workers, alone, starts, progress, own_records
+        runs, seed, record_at, schedule, noise, first_run, workers, alone, starts, progress, own_records, lies
     )  # fmt: skip
     return run_problem(problem, problem.agreement.noise_scales(problem.feature_bound), options)
 

@@ -20,6 +20,7 @@ from copriv.model.records import Records
 from copriv.privacy.simulated_noise import SimulatedNoise, draws
 from copriv.problem import Problem
 from copriv.rules import Aggregation
+from copriv.rules.robust import RobustAggregation
 from copriv.schedules import (
     Broadcast,
     Events,
@@ -32,12 +33,14 @@ from copriv.schedules import (
     run_events,
     shares_of,
 )
-from copriv.simulation.gradients import batched_gradients
+from copriv.simulation.gradients import BatchedGradients, batched_gradients
 from copriv.types import Array
 from copriv.validation import count
 
 NoiseSource = Callable[[int], Float[Array, "runs members p"]]
 """Returns the draws of scale 1 for iteration k = 0, 1, …: one vector for each owner that answers in it."""
+Lies = Callable[[int, Float[Array, "runs p"], Float[Array, "runs owners p"]], Float[Array, "runs owners p"]]
+"""Returns what all owners answer in round k = 0, 1, … at these θ, from what they would answer as agreed."""
 Answer = Callable[[int, Int[np.ndarray, " runs"], Float[Array, "runs p"]], Float[Array, "runs answer"]]
 """Returns the private answers to query k, of these participants, at these θ."""
 
@@ -57,6 +60,8 @@ class Options:
     starts: Float[Array, "runs p"] | None = None
     progress: Callable[[int, int], None] | None = None
     own_records: bool | None = False
+    lies: Lies | None = None
+    """What owners answer in place of their private answers, under `agreement.robust`."""
     given: Sequence[Float[Array, "runs answer"]] | None = None
     """Answers to use, one per owner and run, where each owner answers once; drawn when None."""
 
@@ -139,9 +144,12 @@ def _many_answers(
     bound = agreement.gradient_bound
     if agreement.model.gradient_bound_assumed:
         bound = np.inf
-    gradients = batched_gradients(
-        problem.loss, _records(problem, participants), bound, options.threads, mechanism.order(agreement)
-    )
+    robust = agreement.agreement.robust is not None
+    if options.lies is not None and not robust:
+        raise UsageError("simulate: lies are simulated where the agreement is robust against some (agreement.robust)")
+    # A robust mean needs the answers of single owners, not only their sum.
+    held = problem.owners if robust else _records(problem, participants)
+    gradients = batched_gradients(problem.loss, held, bound, options.threads, mechanism.order(agreement))
     aggregations = [agreement.aggregation(group) for group in participants.members]
     first = np.unique([one.shapes[0] for one in aggregations])  # sums of unlike groups have noise of unlike shapes
     shapes = np.concatenate([first, np.ones(max(len(one.shapes) for one in aggregations) - 1)])
@@ -157,14 +165,33 @@ def _many_answers(
     drawn = SimulatedNoise(mechanism.law(agreement), [s[1] for s in streams], size, queries, shapes)
     draw: NoiseSource = options.noise or drawn
 
-    def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+    def averaged(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
         scale, drawn = noise[who], draw(k)
         added = scale * drawn[:, 0] if members == 1 else (scale[:, None, :] @ drawn)[:, 0]
         return np.asarray(gradients(who, theta) + added)
 
+    answer: Answer = averaged
+    if robust:
+        answer = _robust_answers(agreement, gradients, scales, draw, options.lies)
     who = np.stack([e.owner[:queries] for e in events], axis=1)
     durations = np.array([e.time[queries - 1] if queries else 0.0 for e in events])
     return who, events[0], durations, answer, lambda: gradients.clipped / max(gradients.asked, 1.0)
+
+
+def _robust_answers(
+    agreement: Agreement, gradients: BatchedGradients, scales: Array, draw: NoiseSource, lies: Lies | None
+) -> Answer:
+    together = RobustAggregation(agreement.agreement)
+
+    def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+        owners = range(agreement.n_owners)
+        answers = np.stack([gradients(np.full(len(theta), i), theta) for i in owners], axis=1)
+        answers = answers + scales[:, None] * draw(k)
+        if lies is not None:
+            answers = lies(k, theta, answers)
+        return together.vector(answers)
+
+    return answer
 
 
 def _records(problem: Problem, participants: Participants) -> tuple[Records, ...]:

@@ -94,6 +94,11 @@ class Terms(TermsTable):
     group_size: Count | Literal["auto"] | None = None
     """A1, A2: size of the groups in which owners without a named group answer as one, in the agreement's order (A, Remark 2);
     "auto": planned, with all their answers within the horizon. None: each owner by itself."""
+    robust: Count | None = None
+    """S1, S2: f, the number of owners that may lie without doing much harm (`copriv.rules.robust`); each owner counts once.
+    None: answers are averaged, and every owner is trusted to answer as agreed."""
+    robust_by: Literal["trimmed-mean", "geometric-median"] | None = None
+    """The robust mean that follows the mixing of neighbours; None: "trimmed-mean"."""
     start: tuple[Number, ...] | None = None
     """θ at the start, one number a parameter; zeros when not given. A public choice."""
     mechanism: str = "laplace"

@@ -127,6 +127,17 @@ class AgreedTerms(BaseModel):
             wrong.append(f"owner.weight: {without} has none; give every owner a weight, or none")
         if all(given) and sum(owner.weight or 0.0 for owner in self.owner_tables) <= 0:
             wrong.append("owner.weight: at least one owner's weight must be above 0")
+        f = self.agreement.robust
+        if f is None and self.agreement.robust_by is not None:
+            wrong.append("agreement.robust_by: needs robust, the number of owners that may lie")
+        if f is not None and 2 * f >= self.n_owners:
+            wrong.append(f"agreement.robust: {f} of {self.n_owners} owners may not lie; fewer than half of them may")
+        if f is not None and self.summed:
+            wrong.append("agreement.robust: lies cannot be told apart in a sum; leave robust or aggregation out")
+        if f is not None and self.agreement.pilot:
+            wrong.append("agreement.robust: the answers of a pilot are averaged; leave robust or pilot out")
+        if f is not None and any(given):
+            wrong.append("owner.weight: with agreement.robust every owner counts once; leave weights out")
         if self.model.gradient_bound_assumed and not isinstance(self.model.gradient_bound, float):
             wrong.append("model.gradient_bound: an assumed bound must be a number")
         wrong += [
