@@ -198,7 +198,8 @@ class Owner(Shown):
 
     def _private(self, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
         """A private answer, computed and held within a slot."""
-        with self._times.held() if self._times is not None else nullcontext():
+        # A floating-point warning, and more so an error made of one, would tell of single records.
+        with self._times.held() if self._times is not None else nullcontext(), np.errstate(all="ignore"):
             return self._phase.private.answer(self._loss, self._records, theta)
 
     @property
@@ -208,9 +209,10 @@ class Owner(Shown):
 
     def _check_records(self, agreement: Agreement, name: str, records: Records | InBlocks, loss: Loss) -> None:
         if isinstance(records, Records):
-            for what in ("features", "target", "weight"):
-                finite_array(f"{name}'s {what}", getattr(records, what), 2 if what == "features" else 1)
-            loss.check_target(records.target)
+            with np.errstate(all="ignore"):
+                for what in ("features", "target", "weight"):
+                    finite_array(f"{name}'s {what}", getattr(records, what), 2 if what == "features" else 1)
+                loss.check_target(records.target)
             persons = self._terms.unit is not None
             # Rows of zeros stay so only without an intercept, and have no gradient only where that is φ′·x.
             shares = not persons and not agreement.model.intercept and is_linear(loss) and records.are_shares

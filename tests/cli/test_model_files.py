@@ -250,6 +250,21 @@ def test_a_model_whose_run_did_not_finish_is_used_by_that_name_only(
     assert to.exists()
 
 
+@pytest.mark.parametrize("words", ["predict {model} {rows} --out {to}", "export {model} --skops {to}"])
+def test_a_mechanism_that_gives_no_model_leaves_none_to_use(
+    folder: Path, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run of "lengths" ends finished, at the agreed start, which predicts the same for everybody."""
+    pytest.importorskip("skops")
+    asked = model().agreement.replace(agreement={"mechanism": "lengths", "reach": 1.5, "answers": 1, "step": 1.0})
+    path, to = folder / "lengths.json", folder / "to"
+    path.write_text(replace(model(), agreement=asked).to_json())
+    call = words.format(model=path, rows=folder / "rows.csv", to=to).split()
+    assert run(call) == 3
+    assert 'no model follows from mechanism "lengths"' in " ".join(capsys.readouterr().err.split())
+    assert run([*call, "--unfinished"]) == 0
+
+
 def test_a_report_beside_a_model_whose_run_did_not_finish(tmp_path: Path) -> None:
     """The last answer of an owner never comes."""
     left = run_left_behind(tmp_path, agreement(horizon=9, answers=3), arrives=lambda name, k: (name, k) != (OWNER, 3))

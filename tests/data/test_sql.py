@@ -160,6 +160,23 @@ def test_which_rows_of_a_person_count_does_not_depend_on_their_order(tmp_path: P
 
 
 @pytest.mark.parametrize(
+    "value",
+    ["DATE 'infinity'", "DATE '0044-03-15 (BC)'", "TIMESTAMP 'infinity'", "TIME '10:00:00'", "INTERVAL 3 MONTH"],
+)
+def test_rows_stand_in_their_own_order_whatever_their_days_are(tmp_path: Path, value: str) -> None:
+    """Python has no day that is infinite, nor one before its year 1."""
+    file = tmp_path / "x.duckdb"
+    duckdb.connect(str(file)).close()
+    query = f"SELECT n, {value} AS seen FROM (VALUES {{}}) AS t(n)"
+    orders = [
+        read_sql(f"duckdb:{file}", query.format(rows), own_order=True)["n"].to_pylist()
+        for rows in ("(1), (2), (3)", "(3), (1), (2)")
+    ]
+    assert sorted(orders[0]) == [1, 2, 3]
+    assert orders[0] == orders[1]
+
+
+@pytest.mark.parametrize(
     "address",
     [
         "postgresql://reader:S3cret%zz@db.bank.example/loans", "postgresql://reader@db/loans?S3cret",

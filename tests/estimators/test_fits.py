@@ -162,7 +162,7 @@ def test_no_message_quotes_a_target(kind, cell) -> None:
     y = kind(["0.1", cell, "0.3"]) if isinstance(cell, str) else [0.1, cell, 0.3]
     with pytest.raises(ValueError, match=r"^X or y: a cell cannot be read as a number") as refused:
         PrivateRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit([[0.1], [0.2], [0.3]], y)
-    assert refused.value.__suppress_context__
+    assert refused.value.__context__ is None
 
 
 @pytest.mark.parametrize("fit", [numbers, classes])

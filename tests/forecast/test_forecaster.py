@@ -47,6 +47,7 @@ ADDED = {
     "verdict",
     "best_subset",
     "best_weights",
+    "robustness",
     "runner_up",
     "trades",
     "flatness",

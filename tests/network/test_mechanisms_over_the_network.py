@@ -59,6 +59,15 @@ def once(name: str, rule: str = "A2") -> Agreement:
     )
 
 
+def test_nobody_is_asked_by_a_mechanism_that_gives_no_model(tmp_path: Path) -> None:
+    asked = once("pilot").replace(
+        agreement={"mechanism": "lengths", "reach": 1.0, "preconditioner": None, "loss_bound": None}
+    )
+    with pytest.raises(AgreementError, match='no model follows from "lengths"'):
+        asyncio.run(Consortium(tmp_path, asked, "memory").run(QUICK))
+    assert all(verify(ledger).spent == 0 for ledger in tmp_path.glob("*.ledger"))
+
+
 def together(name: str, rule: str) -> Agreement:
     agreed = agreement(rule, horizon=5 if rule == "S2" else 12, answers=4, **GRADIENTS[name])
     return agreed.replace(agreement={"mechanism": name})

@@ -55,12 +55,18 @@ def read_sql(address: str, query: str, columns: Sequence[str] | None = None, own
         raise DataError("query: gave no rows; an owner needs at least one record")
     table = pa.concat_tables(pieces, promote_options="permissive")
     if own_order:
-        hashes = [
-            blake2b(repr(row).encode(), digest_size=16).digest()
-            for row in zip(*table.to_pydict().values(), strict=True)
-        ]
+        # Days and times as whole numbers: a data base has days that Python does not.
+        columns_of_cells = [_whole(column).to_pylist() for column in table.columns]
+        hashes = [blake2b(repr(row).encode(), digest_size=16).digest() for row in zip(*columns_of_cells, strict=True)]
         table = table.take(np.argsort(np.array(hashes), kind="stable"))
     return table
+
+
+def _whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of days, times or durations as whole numbers; any other as it is."""
+    if not pa.types.is_temporal(column.type) or pa.types.is_interval(column.type):
+        return column
+    return column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
 
 
 def stream_sql(

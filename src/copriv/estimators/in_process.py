@@ -38,13 +38,20 @@ def answered(problem: Problem, ledgers: Mapping[str, Ledger]) -> Float[Array, " 
     return np.array(rule.answered(state)[0])
 
 
+def owners_of(problem: Problem, ledgers: Mapping[str, Ledger] | None = None) -> list[Owner]:
+    """The owners, who have spent nothing yet; without ledgers only to see whether they can keep the agreement.
+
+    Raises as `train` does.
+    """
+    return [
+        Owner(problem.agreement, name, part, problem.loss, None if ledgers is None else ledgers[name])
+        for name, part in zip(problem.agreement.owner_names, problem.owners, strict=True)
+    ]
+
+
 def _run(problem: Problem, ledgers: Mapping[str, Ledger]) -> tuple[Any, Any]:
     """The rule, and its state after all agreed queries."""
-    agreement, records = problem.agreement, problem.owners
-    owners = [
-        Owner(agreement, name, part, problem.loss, ledgers[name])
-        for name, part in zip(agreement.owner_names, records, strict=True)
-    ]
+    agreement, records, owners = problem.agreement, problem.owners, owners_of(problem, ledgers)
     participants, p = Participants.of(agreement), records[0].n_parameters
     rule = agreed_rule(agreement, participants, p)
     state = rule.start(start_of(agreement, p)[None, :])

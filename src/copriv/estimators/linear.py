@@ -7,6 +7,7 @@ which alone reads rows once they are checked; docs/how-to/estimators.md says wha
 """
 
 import warnings
+from contextlib import suppress
 from copy import copy, deepcopy
 from fractions import Fraction
 from typing import Any, cast
@@ -18,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 
 from copriv.data.cells import shortened
-from copriv.errors import DataError, InvalidInput
+from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.estimators.declared import (
     DROWNED,
     Measured,
@@ -29,7 +30,7 @@ from copriv.estimators.declared import (
     terms,
     without_data,
 )
-from copriv.estimators.in_process import answered, train
+from copriv.estimators.in_process import answered, owners_of, train
 from copriv.estimators.levels import Columns
 from copriv.estimators.parameters import budget, in_the_callers_words, kink, length, number, strength
 from copriv.estimators.ranges import STANDARD, Ranges
@@ -135,7 +136,8 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         x = ranges.inside(X)
 
         def problem_of(agreement: Any, scale: float, target: Any) -> Problem:
-            columns = with_level(scale * x, level)
+            with np.errstate(all="ignore"):  # a warning would tell of single rows
+                columns = with_level(scale * x, level)
             parts = [
                 Records.of(columns[rows], target[rows])
                 if share is None
@@ -167,10 +169,21 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         with in_the_callers_words(fewest):
             if lengths is not None:
                 asked, rest, noise = lengths
-                measured = Measured.of(answered(problem_of(asked, 1.0, target), ledgers[0]), noise)
-                settled = without_data(measured.in_units(rest), row_norm, measured, nonzero)
-                gap, scale = settled.expected_gap, settled.scale * 2.0**measured.columns
-                problem = problem_of(settled.agreement, scale, np.clip(2.0**measured.target * target, -1.0, 1.0))
+                # Terms that owners can keep whatever is measured, so that nothing is spent on a fit that is then refused.
+                settled = without_data(rest, row_norm, nonzero=nonzero)
+                problem, scale, gap = (
+                    problem_of(settled.agreement, settled.scale, target),
+                    settled.scale,
+                    settled.expected_gap,
+                )
+                owners_of(problem)
+                found = Measured.of(answered(problem_of(asked, 1.0, target), ledgers[0]), noise)
+                with suppress(AgreementError, InvalidInput):
+                    settled = without_data(found.in_units(rest), row_norm, found, nonzero)
+                    closer = settled.scale * 2.0**found.columns
+                    sized = problem_of(settled.agreement, closer, np.clip(2.0**found.target * target, -1.0, 1.0))
+                    owners_of(sized)
+                    problem, scale, gap, measured = sized, closer, settled.expected_gap, found
                 ledgers.append({name: one.of_the_same_fit() for name, one in ledgers[0].items()})
             theta = train(problem, ledgers[-1]) / 2.0**measured.target
         spent = {
@@ -239,11 +252,14 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         if self._regressor and (isinstance(y, list | tuple) or np.asarray(y).dtype.kind in "US"):
             y = np.array(y, dtype=object)  # cell by cell: one text in a list would make texts of all numbers
         X, y = self._validated(X, y, reset=reset, y_numeric=self._regressor, ensure_min_samples=2)
+        if self._regressor and not np.isfinite(y).all():  # which scikit-learn does not see among objects
+            raise ValueError("Input y contains NaN or infinity.")
         return dense(X), y
 
     def _validated(self, X: Any, *y: Any, reset: bool, **how: Any) -> Any:
         """What scikit-learn's check makes of X, encoded, and y, without the values that some of its messages quote."""
         how |= {"dtype": np.float64, "accept_sparse": "csr"}
+        refused: Exception
         try:
             if self.categories is not None if reset else self._columns.categories:
                 validate_data(self, X, reset=reset, skip_check_array=True)
@@ -256,9 +272,10 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 self._columns = self._columns_of_X()
             return checked
         except (TypeError, ValueError) as error:
-            raise type(error)(without_values(str(error))) from None
+            refused = type(error)(without_values(str(error)))
         except ArithmeticError:  # 10**400 overflows, and a Decimal may signal
-            raise ValueError(NO_NUMBER) from None
+            refused = ValueError(NO_NUMBER)
+        raise refused  # outside, so that no context of it quotes a value
 
     def _columns_of_X(self) -> Columns:
         return Columns.declared(self.categories, getattr(self, "feature_names_in_", None), self.n_features_in_)

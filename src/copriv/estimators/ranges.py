@@ -68,8 +68,9 @@ class Ranges:
     def inside(self, values: Float[Array, "rows columns"]) -> Float[Array, "rows columns"]:
         """Values scaled to [−1, 1]; 0 in constant columns."""
         size = np.where(self.size > 0, self.size, 1.0)
-        scaled = (np.clip(values, self.low, self.high) - self.centre) / size
-        return np.clip(scaled, -1.0, 1.0) * (self.size > 0)
+        with np.errstate(all="ignore"):  # a warning would tell of single rows
+            scaled = (np.clip(values, self.low, self.high) - self.centre) / size
+            return np.clip(scaled, -1.0, 1.0) * (self.size > 0)
 
     def coefficients(self, theta: Float[Array, " columns"]) -> tuple[Float[Array, " columns"], float]:
         """Convert coefficients for columns in [−1, 1] to (coef, intercept) for columns in their own units."""

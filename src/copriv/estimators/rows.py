@@ -59,15 +59,19 @@ def whose_rows(owners: Any, rows: int) -> Mapping[str, Any]:
 
 def shares_of(weights: Any, cap: float, rows: int) -> Any:
     """weight/cap of each row, at most 1. Raises InvalidInput, which quotes no weight."""
-    try:
+    given = None
+    with suppress(
+        ArithmeticError, TypeError, ValueError
+    ):  # raised below, so that no context of the error quotes a weight
         given = np.asarray(weights, dtype=np.float64)
-    except (ArithmeticError, TypeError, ValueError):
-        raise InvalidInput("sample_weight: must be numbers, one for each row") from None
+    if given is None:
+        raise InvalidInput("sample_weight: must be numbers, one for each row")
     if given.shape != (rows,):
         raise InvalidInput(f"sample_weight: needs one number for each of the {rows} rows, not shape {given.shape}")
     if not (np.isfinite(given) & (given >= 0)).all():
         raise InvalidInput("sample_weight: every weight must be finite, and 0 or more")
-    return np.minimum(given / cap, 1.0)
+    with np.errstate(all="ignore"):  # a warning would tell of single rows
+        return np.minimum(given / cap, 1.0)
 
 
 def with_level(x: Any, level: int) -> Any:

@@ -64,9 +64,9 @@ def pilot(
     Guarantee: none, since the noise is simulated; of the owners' answers to a pilot in earnest, that of docs/proofs/pilot.md.
     Raises AgreementError without a pilot, DataError without a public sample.
 
-    >>> after = copriv.pilot(agreement.replace(agreement={"pilot": 0.1}), data, public=public, runs=32)
+    >>> after = copriv.pilot(agreement.replace(agreement={"pilot": 0.25}), data, public=public, runs=32)
     >>> after.kind, after.recommended.agreement.owner[0].epsilon
-    ('after the pilot', 0.9)
+    ('after the pilot', 0.75)
     """
     problem = agreement
     if not isinstance(problem, Problem):

@@ -112,6 +112,7 @@ class Lengths(OneAnswer):
     label = "lengths"
     phrase = "noisy lengths of rows"
     sums_records = True
+    gives_model = False
 
     def check(self, agreed: AgreedTerms) -> None:
         super().check(agreed)

@@ -48,6 +48,8 @@ class Mechanism(ABC):
     guarantee: Guarantee
     one_answer: bool
     """Whether an owner answers one query, at the agreed start, and needs its records in memory for it."""
+    gives_model = True
+    """Whether a model follows from the answers."""
     terms: tuple[str, ...] = ()
     """Keys of [agreement] that this mechanism alone reads."""
     label: str = ""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from copriv.errors import InvalidInput, Unreachable
+from copriv.errors import AgreementError, InvalidInput, Unreachable
 from copriv.network.keys import Keys, KeysRefused
 from copriv.network.messages import (
     Closing,
@@ -55,7 +55,13 @@ class Learner:
         pace: float = 0.02,
         on_listening: Callable[[str], None] | None = None,
     ) -> None:
-        keys.check_agreed(conductor.agreement.agreement.learner_key)
+        terms = conductor.agreement
+        keys.check_agreed(terms.agreement.learner_key)
+        if not terms.mechanism.gives_model:
+            raise AgreementError(
+                f'agreement.mechanism: no model follows from "{terms.agreement.mechanism}", so a run would spend budgets for '
+                "nothing; choose another mechanism"
+            )
         self._conductor, self._listener, self._keys = conductor, listener, keys
         self._pace, self._on_listening = pace, on_listening
         conductor.offer_interval = pace * (conductor.agreement.agreement.interval or 0.0)

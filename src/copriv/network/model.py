@@ -107,7 +107,8 @@ class Model(Shown):
         """Read a model file.
 
         unfinished: accept a model whose run did not finish, which may have learned nothing.
-        Raises InvalidInput for any other file, and, without `unfinished`, for a model whose run did not finish.
+        Raises InvalidInput for any other file, and, without `unfinished`, for a model whose run did not finish or whose
+        mechanism gives no model.
         """
         try:
             model = cls.of(read_document(path))
@@ -120,6 +121,11 @@ class Model(Shown):
             raise InvalidInput(
                 f"{path}: the run of this model did not finish ({model.record.get('outcome') or 'it does not say why'}), so "
                 "it may have learned nothing; let it finish by copriv learner --resume, or use it as it is by --unfinished"
+            )
+        if not (unfinished or model.agreement.mechanism.gives_model):
+            raise InvalidInput(
+                f'{path}: no model follows from mechanism "{model.agreement.agreement.mechanism}", and the file has the '
+                "agreed start; agree on another mechanism, or use it as it is by --unfinished"
             )
         return model
 
