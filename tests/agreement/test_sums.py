@@ -29,6 +29,7 @@ def summed(owners: int = 5, owner: dict | None = None, **terms: object) -> Agree
     [
         ({"dropouts": 1}, "dropouts: 1 owners may not be missing yet"),
         ({"colluding": 4}, "colluding: with 4 of 5 owners on the learner's side.*at most N - 2 = 3"),
+        ({"robust": 1}, "robust: lies cannot be told apart in a sum"),
         ({"rule": "A2"}, "aggregation: rule A2 has 1 owner.*at least 3 owners in each group"),
         ({"rule": "A2", "group_size": 2}, "aggregation: rule A2 has 1 owner"),
         ({"rule": "A1", "group_size": 3}, "aggregation: rule A1 has 2 owner"),

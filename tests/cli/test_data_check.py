@@ -168,3 +168,36 @@ def test_a_table_in_a_data_base_is_checked_as_it_would_be_served(copriv, tmp_pat
     outside = copriv("data", "check", address, *named, "--query", "select a, b, y + 3 as y from t where n < 40")
     assert (outside.code, "y, row" in outside.out) == (3, True)
     assert copriv("data", "check", address, *named).code == 3, "a data base needs a query"
+
+
+def test_a_fault_is_told_once_and_counted_wherever_its_rows_are(copriv, tmp_path):
+    """A table is read in pieces: rows count from its first one, and kinds of faults are told in one line each."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    n = 800_000
+    cells = {name: [0.0] * n for name in ("a", "b", "y")}
+    for row in (5, 399_999, 799_999):
+        cells["a"][row], cells["b"][row] = 3.0 + row, None
+    pa.parquet.write_table(pa.table(cells), tmp_path / "t.parquet")
+    (tmp_path / "table.toml").write_text(TABLE.replace("bounds = {", "clamp = ['y']\nbounds = {").replace("40", f"{n}"))
+    done = copriv("data", "check", tmp_path / "t.parquet", "--agreement", tmp_path / "table.toml", "--owner", "a")
+    assert done.code == 3
+    told = done.out.splitlines()
+    assert told[-3].startswith("a, row 6 (and 2 more rows): is 8, above its declared bound 1"), done.out
+    assert told[-2].startswith("b, row 6 (and 2 more rows): is missing"), done.out
+    assert told[-1] == "2 problems."
+
+
+def test_what_an_owner_may_take_is_checked_as_serve_decides_it(copriv, tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,y,who\n" + "0.5,0.5,1,x\n" * 40)
+    (tmp_path / "table.toml").write_text(TABLE)
+    checked = ("data", "check", tmp_path / "t.csv", "--agreement", tmp_path / "table.toml", "--owner", "a", "--memory")
+    for allowed, how in (("1", "does not hold"), ("100000", "holds")):
+        done = copriv(*checked, allowed)
+        assert done.code == 0, done.out
+        assert f"{how} them under {allowed} MB" in " ".join(done.out.split())
+    (tmp_path / "table.toml").write_text(TABLE + 'unit = "who"\nunit_records = 40\n')
+    refused = copriv(*checked, "1")
+    assert refused.code == 3
+    assert "raise the memory limit (--memory)" in refused.out

@@ -1,5 +1,6 @@
 """Owners' tables from real data bases: DuckDB in a file, and a PostgreSQL server that the tests start and stop."""
 
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,52 @@ def test_json_of_several_kinds_is_text_whatever_the_other_rows_hold(postgresql: 
     cells = ("'1'", """'"A"'""", "'true'", "'null'", "'9007199254740993'", "'0.5'")
     table = read_sql(postgresql, f"SELECT c::jsonb FROM (VALUES ({'), ('.join(cells)})) AS t(c)")
     assert table["c"].to_pylist() == ["1", "A", "True", None, "9007199254740993", "0.5"]
+
+
+CELLS = {
+    "bool": (["t", "f"], [True, False]),
+    "int2": (["-7", "32767"], [-7, 32767]),
+    "int8": (["9007199254740993", "0"], [2**53 + 1, 0]),
+    "float4": (["0.1", "-Infinity"], [0.1, float("-inf")]),
+    "float8": (["0.1", "5e-324"], [0.1, 5e-324]),
+    "numeric": (["0.10", "123456789.123456789"], [0.1, 123456789.123456789]),
+    "date": (["2015-06-30", "0001-01-01"], [date(2015, 6, 30), date(1, 1, 1)]),
+    "timestamp": (
+        ["2015-06-30 23:59:59.5", "1969-12-31 00:00:00.000001"],
+        [datetime(2015, 6, 30, 23, 59, 59, 500000), datetime(1969, 12, 31, 0, 0, 0, 1)],
+    ),
+    "timestamptz": (["2015-06-30 23:30:00-05"], [datetime(2015, 7, 1, 4, 30, tzinfo=UTC)]),
+    "text": (["", '"', "a,b", "two\nlines\r", "\\.", "\\N", "NULL", "NaN", " x "],) * 2,
+    "char(3)": (["a"], ["a  "]),
+    "uuid": (["A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"], ["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"]),
+    "int4[]": (["{1,2}"], ["[1, 2]"]),
+    "bytea": (["\\x41"], ["b'A'"]),
+}
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_cells_of_postgresql_are_its_values_and_missing_ones_are_missing(kind: str, postgresql: str) -> None:
+    """Alone in their table, where a missing cell is an empty line, and beside another column."""
+    given, values = CELLS[kind]
+    cells = ", ".join(
+        "(NULL::text)" if one is None else f"({psycopg.sql.quote(one)}::text)" for one in (None, *given, None)
+    )
+    for more in ("", ", 1.5::float8 AS other"):
+        table = read_sql(postgresql, f'SELECT c::{kind} AS "a ""c"{more} FROM (VALUES {cells}) t(c)')
+        assert table['a "c'].to_pylist() == [None, *values, None]
+        assert table.num_rows == len(values) + 2
+
+
+@pytest.mark.parametrize("value", ["date '0044-03-15 BC'", "timestamp 'infinity'", "timestamptz '20000-01-01'"])
+def test_a_day_outside_the_calendar_is_refused_in_one_line(value: str, postgresql: str) -> None:
+    with pytest.raises(DataError, match="a value that cannot be read") as refused:
+        read_sql(postgresql, f"SELECT {value} AS day")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_query_may_end_as_queries_end(postgresql: str) -> None:
+    for end in ("", ";", " ;\n", " -- all"):
+        assert read_sql(postgresql, f"SELECT 1 AS a{end}")["a"].to_pylist() == [1]
 
 
 def test_a_postgresql_table_comes_a_few_rows_at_a_time(postgresql: str) -> None:

@@ -20,7 +20,7 @@ from copriv.losses import Custom, Hinge, Logistic, Squared
 from copriv.model.records import BLOCK, InBlocks, Records
 from copriv.network.agent import OwnerAgent, respond
 from copriv.network.messages import Refusal, Welcome, decode, encode
-from copriv.network.setup import memory_needed, owner_records, streamed_records
+from copriv.network.setup import owner_records, streamed_records
 from copriv.network.transport import Link
 from copriv.owner import Owner
 from copriv.privacy.clipping import clipped_mean_gradient
@@ -214,10 +214,6 @@ def test_weights_that_are_not_one_are_not_taken_from_a_stream(tmp_path: Path) ->
     heavy = Heavy(streamed.read, streamed.prepare, streamed.units, streamed.n_parameters)
     with pytest.raises(AgreementError, match="weigh 1 each"):
         Owner(agreement(), "bank", heavy, Logistic())
-
-
-def test_memory_needed_grows_with_the_table() -> None:
-    assert memory_needed(agreement(1000), "bank", 4) == 8 * 1000 * (4 + 4 + 3)
 
 
 def test_a_loss_of_ones_own_streams_too(tmp_path: Path) -> None:

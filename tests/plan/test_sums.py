@@ -1,5 +1,6 @@
 """Plans and forecasts of sums: what noise costs when nobody sees a single answer."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -130,3 +131,15 @@ def test_a_forecast_of_a_sum_is_exact_where_it_is_without() -> None:
     floor = assess(copriv.Problem.forecasting(silent, public()), "", runs=20).relative_fitness.mean[-1]
     seen, with_sum = (float(found[how].relative_fitness.mean[-1] - floor) for how in ("each", "sum"))
     assert with_sum == pytest.approx(seen / 5.0, rel=1e-4), "N - t times less"
+
+
+def test_a_whole_forecast_of_a_sum_has_a_number_for_every_owner() -> None:
+    """Also for coalitions of as few owners as may collude; the papers' bounds are for single answers."""
+    agreement = planned(rule="S2", iterate="last", step=0.5, horizon=4).replace(model={"gradient_bound": 2.0})
+    found = copriv.forecast(agreement, public=public(), runs=8)
+    document = json.loads(found.to_json())
+    for owner in document["owners"]:
+        numbers = [owner[key] for key in ("together", "shapley", "marginal_value", "loss_to_others", "best_weight")]
+        assert np.isfinite(numbers).all()
+    assert document["bounds"] == []
+    assert document["overlap_split"] is None

@@ -14,11 +14,13 @@
 Two levels of a target's category are its classes: the first becomes −1, the second +1.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from copriv.agreement import Agreement
 from copriv.data import datasets
@@ -26,8 +28,11 @@ from copriv.data.columns import TRUTHS, Boolean, Category, Column, Date, Number,
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.schema import Schema
 from copriv.data.specification import DataSpecification, open_dataset
+from copriv.data.sql import is_sql, read_sql, stream_sql
+from copriv.data.stream import table_chunks
 from copriv.errors import AgreementError, DataError
 from copriv.formatting.sanitize import reason
+from copriv.model.records import BLOCK
 
 KINDS = {
     "bounds": "[low, high]",
@@ -72,19 +77,42 @@ def schema_of(agreement: Agreement, unit: str | None) -> Schema | None:
     return replace(declared, unit=unit, scaling=data.scaling or declared.scaling)
 
 
-def own_table(agreement: Agreement, source: object, unit: str | None) -> tuple[Any, Schema]:
+def own_table(agreement: Agreement, source: object, unit: str | None, query: str = "") -> tuple[Any, Schema]:
     """Return a party's own table, and the schema that it must match.
 
-    source: the path of a file, or a frame where the columns are declared. Raises DataError for a file that cannot be read.
+    source: the path of a file, or a frame or a data base's address where the columns are declared. query: the rows to read from
+    a data base. Raises DataError for a table that cannot be read.
     """
     kind = datasets.named(agreement.data.named)
     declared = schema_of(agreement, unit)
+    if isinstance(source, str) and is_sql(source):
+        own_order = agreement.owner_tables[0].unit_records is not None
+        source = read_sql(source, query, declared.names if declared else None, own_order)
     if declared is not None and kind.own_columns:
         return source, declared
     if not isinstance(source, str | Path):
         raise DataError('data.dataset: records from a data base need declared columns; use dataset = "table"')
     opened = open_dataset(kind.read_from, path=source, schema=declared, unit=unit, scaling=agreement.data.scaling)
     return opened.table, opened.schema
+
+
+def own_pieces(
+    agreement: Agreement, source: object, unit: str | None, query: str, rows: int | None = None
+) -> tuple[Callable[[], Iterator[pa.Table]], Schema] | None:
+    """Return a function that reads a party's own table in pieces of about `rows` rows, and the schema that it must match.
+
+    rows: None: a million cells. Returns None for a table that must be held in memory: a frame, one without declared columns,
+    and one in which persons are the units, whose rows may be in several pieces. Raises as `own_table`.
+    """
+    schema = schema_of(agreement, unit)
+    if schema is None or unit is not None or not datasets.named(agreement.data.named).own_columns:
+        return None
+    if not isinstance(source, str | Path):
+        return None
+    rows = rows or max(BLOCK, 2**20 // len(schema.names))
+    if is_sql(str(source)):
+        return stream_sql(str(source), query, schema.names, rows), schema
+    return table_chunks(source, schema, rows), schema
 
 
 def as_agreed(agreement: Agreement, dictionary: PublicDictionary) -> PublicDictionary:

@@ -11,9 +11,9 @@ it is for the owner of the table, not for sending on.
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -40,13 +40,48 @@ Wrong: TypeAlias = tuple[int, object]
 """The first row, from 0, that cannot be read, and what it holds."""
 
 
+@dataclass(frozen=True)
+class Fault:
+    """A kind of fault of a column: its first row, and how many rows have it. Its text names the first and counts the others."""
+
+    name: str
+    kind: str
+    what: str
+    row: int = 0
+    """The first row, from 1; 0: the fault is the whole column's."""
+    rows: int = 0
+    """Number of rows that have it; 0: they are not counted."""
+
+    @classmethod
+    def of(cls, name: str, kind: str, rows: np.ndarray, what: str) -> "Fault":
+        """Make the fault of the rows in this mask."""
+        return cls(name, kind, what, int(np.argmax(rows)) + 1, int(rows.sum()))
+
+    def __str__(self) -> str:
+        where = self.name
+        if self.row:
+            where += f", row {self.row}"
+        if self.rows > 1:
+            where += f" (and {counted(self.rows - 1, 'more row')})"
+        return f"{where}: {self.what}"
+
+
+def joined(faults: Iterable[tuple[int, Fault]]) -> list[Fault]:
+    """Join the faults of a table's pieces, those of a kind into one. Each comes with the number of rows before its piece."""
+    found: dict[tuple[str, str], Fault] = {}
+    for before, one in faults:
+        first = found.setdefault((one.name, one.kind), replace(one, row=one.row + before * (one.row > 0), rows=0))
+        found[one.name, one.kind] = replace(first, rows=first.rows + one.rows)
+    return list(found.values())
+
+
 @dataclass(frozen=True, eq=False)
 class Cells:
     """The values read from a column, and its faults."""
 
     values: Array
-    problems: list[str]
-    """One line for each kind of fault."""
+    problems: list[Fault]
+    """One for each kind of fault."""
     moved: int = 0
     """Number of values outside the bounds that count as a bound."""
 
@@ -250,29 +285,22 @@ def levels_of(
         elif len(read := alike.get(reading(cell), set())) == 1:
             (found[k],) = read
     unknown = np.isnan(found)
-    problems: list[str] = []
+    problems: list[Fault] = []
     if (lacking := (unknown & empty)[place]).any():
         advice = "fill it in, leave the row out, or declare the level that missing counts as"
         if ambiguous:
             advice = (
                 "in a column of numbers, where a level's name may have been taken for missing: give the column as text"
             )
-        problems.append(fault(name, lacking, f"is missing; {advice}"))
+        problems.append(Fault.of(name, "missing", lacking, f"is missing; {advice}"))
     if (strange := (unknown & ~empty)[place]).any():
         cell = cells[place[int(np.argmax(strange))]]
         advice = "correct it, or declare the level"
         if reading(cell) in alike:
             advice = "several of them read so: give the column as text"
-        problems.append(fault(name, strange, f"is {quoted(cell)}, not one of {shortened(tuple(codes))}; {advice}"))
+        found_is = f"is {quoted(cell)}, not one of {shortened(tuple(codes))}; {advice}"
+        problems.append(Fault.of(name, "level", strange, found_is))
     return Cells(found[place], problems)
-
-
-def fault(name: str, rows: np.ndarray, what: str) -> str:
-    """Describe a fault of a column: names the first of these rows and counts the others."""
-    first, more = f"{name}, row {int(np.argmax(rows)) + 1}", int(rows.sum()) - 1
-    if more:
-        first += f" (and {counted(more, 'more row')})"
-    return f"{first}: {what}"
 
 
 def shortened(names: Sequence[str]) -> str:

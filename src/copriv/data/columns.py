@@ -27,7 +27,7 @@ from typing import Any, Literal, TypeAlias
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from copriv.data.cells import EPOCH, Cells, day_of, days, fault, levels_of, numbers, quoted
+from copriv.data.cells import EPOCH, Cells, Fault, day_of, days, levels_of, numbers, quoted
 from copriv.errors import DataError
 from copriv.formatting.cards import Shown
 from copriv.types import Array
@@ -114,17 +114,17 @@ class Number(Column):
         # The usual reason: a table from where the decimal sign is a comma.
         if isinstance(value, str) and value.count(",") == 1 and value.replace(",", "").strip("+-").isdigit():
             advice = "write decimals with a point, and nothing between thousands"
-        return Cells(values, [f"{self.name}, row {row + 1}: is {quoted(value)}, not a number; {advice}"])
+        return Cells(values, [Fault(self.name, "type", f"is {quoted(value)}, not a number; {advice}", row + 1)])
 
     def within(self, values: Array, on_violation: OnViolation, shown: Callable[[float], str]) -> Cells:
         """Check values against the bounds; NaN is missing. `shown` formats a value for messages."""
         absent = np.isnan(values)
-        problems: list[str] = []
+        problems: list[Fault] = []
         if self.missing is not None:
             values[absent] = self.missing
         elif absent.any():
             advice = "fill it in, leave the row out, or declare what missing counts as"
-            problems.append(fault(self.name, absent, f"is missing; {advice}"))
+            problems.append(Fault.of(self.name, "missing", absent, f"is missing; {advice}"))
         # Infinity has no nearest bound: it is refused below, as NaN is above.
         low, high = -math.inf, math.inf
         if self.cap:
@@ -135,7 +135,8 @@ class Number(Column):
         for outside, side, bound in ((kept < self.low, "below", self.low), (kept > self.high, "above", self.high)):
             if outside.any():
                 found = f"is {shown(float(kept[int(np.argmax(outside))]))}, {side} its declared bound {shown(bound)}"
-                problems.append(fault(self.name, outside, f"{found}; correct it, declare wider bounds, or clamp"))
+                advice = "correct it, declare wider bounds, or clamp"
+                problems.append(Fault.of(self.name, side, outside, f"{found}; {advice}"))
         return Cells(kept, problems, moved=int((kept[~absent] != values[~absent]).sum()))
 
     def _scaled(self, values: Array) -> Array:
@@ -176,7 +177,9 @@ class Date(Column):
         if wrong is None:
             return self._days.within(values, on_violation, lambda day: date.fromordinal(EPOCH + int(day)).isoformat())
         row, value = wrong
-        return Cells(values, [f"{self.name}, row {row + 1}: is {quoted(value)}, not a date; write it as 2015-12-31"])
+        return Cells(
+            values, [Fault(self.name, "type", f"is {quoted(value)}, not a date; write it as 2015-12-31", row + 1)]
+        )
 
     def _scaled(self, values: Array) -> Array:
         return (values - self._days.low) / (self._days.high - self._days.low)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float, Int
 
-from copriv.data.cells import fault, persons, shortened
+from copriv.data.cells import Fault, persons, shortened
 from copriv.data.columns import Boolean as Boolean
 from copriv.data.columns import Category as Category
 from copriv.data.columns import Column as Column
@@ -102,22 +102,22 @@ class Schema(Shown):
         outside its bounds. With `on_violation = "clamp"` a finite number outside its bounds moves to the nearest bound;
         the other faults are refused all the same.
         """
-        encoded, problems = self._encode(read_table(table, self.names), on_violation)
+        encoded, problems = self.checked(read_table(table, self.names), on_violation)
         if encoded is None:
-            if len(problems) > 1:
-                problems[0] += f" ({len(problems) - 1} more: `copriv data check` lists them)"
-            raise DataError(problems[0])
+            more = f" ({len(problems) - 1} more: `copriv data check` lists them)" * (len(problems) > 1)
+            raise DataError(f"{problems[0]}{more}")
         return encoded
 
     def problems(self, table: object, on_violation: OnViolation = "refuse") -> list[str]:
         """List the faults of a table: one line for each kind of fault of each column."""
-        return self._encode(read_table(table, self.names), on_violation)[1]
+        return [str(one) for one in self.checked(read_table(table, self.names), on_violation)[1]]
 
-    def _encode(self, table: Table, on_violation: OnViolation) -> tuple[EncodedTable | None, list[str]]:
+    def checked(self, table: Table, on_violation: OnViolation = "refuse") -> tuple[EncodedTable | None, list[Fault]]:
+        """Encode a table as far as it has no faults; None where it has some."""
         have = table.columns
         problems = lacking(self.names, have)
         if len(table) == 0:
-            return None, [*problems, "table: has no rows; give at least one record"]
+            return None, [*problems, Fault("table", "rows", "has no rows; give at least one record")]
         read = {
             column.name: column.encode(table[column.name], self.scaling, on_violation)
             for column in self.columns
@@ -133,7 +133,8 @@ class Schema(Shown):
             unit = np.array([numbers[label] for label in labels])[place]
             if None in numbers:
                 what = "is missing, or neither text nor a number that is exact; every record must say whose it is"
-                problems.append(fault(self.unit, unit == numbers[None], f"{what}: fill it in, or leave the row out"))
+                what += ": fill it in, or leave the row out"
+                problems.append(Fault.of(self.unit, "missing", unit == numbers[None], what))
         if problems:
             return None, problems
         features = np.hstack([read[column.name].values for column in self.columns])
@@ -141,12 +142,12 @@ class Schema(Shown):
         return EncodedTable(features, read[self.target.name].values, unit, moved), []
 
 
-def lacking(names: Sequence[str], have: Sequence[str]) -> list[str]:
-    """List the missing ones of these columns, a line each. have: the columns of the table."""
+def lacking(names: Sequence[str], have: Sequence[str]) -> list[Fault]:
+    """List the missing ones of these columns. have: the columns of the table."""
     present = shortened([name for name in names if name in have]) or "none"
+    advice = "add it, or correct the schema or the column's name"
     return [
-        f"{name}: the table has no such column (of those declared it has {present}); add it, or correct the schema or the "
-        "column's name"
+        Fault(name, "column", f"the table has no such column (of those declared it has {present}); {advice}")
         for name in names
         if name not in have
     ]

@@ -10,15 +10,14 @@ history; messages never quote an address.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from decimal import Decimal
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 
 from copriv.errors import CoprivError, DataError
 from copriv.formatting.sanitize import printable
@@ -48,8 +47,6 @@ def read_sql(address: str, query: str, columns: Sequence[str] | None = None, own
 
     Raises DataError when the data base cannot be reached or the query fails, CoprivError without the extra [sql].
     """
-    if not query.strip():
-        raise DataError("query: a data base needs a query; give one with --query 'SELECT ... FROM ...'")
     pieces = list(stream_sql(address, query, columns, None)())
     if sum(piece.num_rows for piece in pieces) == 0:
         raise DataError("query: gave no rows; an owner needs at least one record")
@@ -73,6 +70,8 @@ def stream_sql(
     address: str, query: str, columns: Sequence[str] | None = None, rows: int | None = 65_536
 ) -> Callable[[], Iterator[pa.Table]]:
     """Return a function that runs the query anew and yields its rows, `rows` at a time (None: all). Raises as `read_sql`."""
+    if not query.strip():
+        raise DataError("query: a data base needs a query; give one with --query 'SELECT ... FROM ...'")
     read = _postgresql
     if address.startswith("duckdb:"):
         read = _duckdb
@@ -105,26 +104,39 @@ def _duckdb(address: str, query: str, rows: int | None) -> Iterator[pa.Table]:
 def _postgresql(address: str, query: str, rows: int | None) -> Iterator[pa.Table]:
     try:
         import psycopg
-        from psycopg.postgres import types
     except ImportError:
         raise CoprivError("the PostgreSQL driver is not installed; pip install 'copriv[sql]'") from None
     try:
         with psycopg.connect(address, connect_timeout=10, application_name="copriv owner") as connection:
             connection.read_only = True
-            connection.execute("SET TIME ZONE 'UTC'")
-            cursor = connection.cursor()
-            other = {types[name].oid for name in _NOT_TEXT}
-            # `stream` yields rows as the server sends them; `execute` would first hold all of them. A stream that is not
-            # read to its end must be closed before its connection, which would wait for it.
-            with closing(cast(Any, cursor.stream(query.encode()))) as answer:
-                while values := list(islice(answer, rows)):
-                    names = [column.name for column in cursor.description or ()]
-                    if len(set(names)) < len(names) or not names:
-                        raise DataError("query: needs columns with different names; name them with AS")
-                    yield pa.table({
-                        name: _column([row[j] for row in values], column.type_code not in other)
-                        for j, (name, column) in enumerate(zip(names, cursor.description or (), strict=True))
-                    })  # fmt: skip
+            settings = (
+                "SET TIME ZONE 'UTC'; SET client_encoding = 'UTF8'; SET DateStyle = 'ISO'; SET extra_float_digits = 3"
+            )
+            connection.execute(settings)
+            described = _described(connection, query)
+            names = [(described.fname(j) or b"").decode() for j in range(described.nfields)]
+            if len(set(names)) < len(names) or not names:
+                raise DataError("query: needs columns with different names; name them with AS")
+            kinds, loads = dict[str, pa.DataType](), {}
+            for j, name in enumerate(names):
+                known = connection.adapters.types.get(oid := described.ftype(j))
+                kind = known.name if known and known.oid == oid else ""  # it also gives the type of an array's elements
+                kinds[name] = _KINDS.get(kind, pa.string())
+                loader = connection.adapters.get_loader(oid, psycopg.pq.Format.TEXT)
+                if kind not in (*_KINDS, *_TEXTS) and loader:
+                    loads[j] = loader(oid, connection).load
+            # A line break ends a comment at the end of the query.
+            copied = f"COPY ({query.strip().rstrip(';')}\n) TO STDOUT (FORMAT csv, HEADER)"
+            with connection.cursor().copy(copied.encode()) as answer:
+                header = bytes(answer.read())
+                # libpq gives one row at a time.
+                while lines := [bytes(line) for line in islice(iter(answer.read, b""), rows)]:
+                    table = _of_csv(b"".join([header, *lines]), kinds)
+                    for j, load in loads.items():
+                        table = table.set_column(j, names[j], _loaded(table[j], load))
+                    yield table
+    except pa.ArrowInvalid as error:  # a day outside the years 1 to 9999, or text that is not UTF-8
+        raise DataError(f"query: gave a value that cannot be read ({printable(_first_line(error), 200)})") from None
     except psycopg.Error as error:
         said = _first_line(error)
         if (
@@ -134,15 +146,46 @@ def _postgresql(address: str, query: str, rows: int | None) -> Iterator[pa.Table
         raise DataError(f"PostgreSQL: {said}; correct the address or the query") from None
 
 
-_NOT_TEXT = ("bool", "int2", "int4", "int8", "oid", "float4", "float8", "numeric", "date", "timestamp", "timestamptz")
+_KINDS = {
+    "bool": pa.bool_(),
+    **dict.fromkeys(("int2", "int4", "int8", "oid"), pa.int64()),
+    **dict.fromkeys(("float4", "float8", "numeric"), pa.float64()),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+}
 """Types of PostgreSQL whose values keep their type; values of other types become text."""
+_TEXTS = ("text", "varchar", "bpchar", "name")
+"""Types whose values are text as they are sent; others become the text of what psycopg makes of them."""
 
 
-def _column(values: list[Any], text: bool) -> pa.Array:
-    """Convert a column, each value by itself: decimals to floats; to text where `text` is set, even if all are missing."""
-    if text:
-        return pa.array([None if v is None else str(v) for v in values], pa.string())
-    return pa.array([float(v) if isinstance(v, Decimal) else v for v in values])
+def _described(connection: Any, query: str) -> Any:
+    """Describe the columns of a query, which is not carried out. COPY does not say what it gives."""
+    from psycopg import errors, pq
+
+    for result in (connection.pgconn.prepare(b"", query.encode()), connection.pgconn.describe_prepared(b"")):
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            raise errors.error_from_result(result)
+    return result
+
+
+def _of_csv(text: bytes, kinds: dict[str, pa.DataType]) -> pa.Table:
+    """Read rows that PostgreSQL wrote, where only a missing value is empty without quotes."""
+    return pa.csv.read_csv(
+        pa.BufferReader(text),
+        pa.csv.ReadOptions(use_threads=False, block_size=len(text) + 1),
+        pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        pa.csv.ConvertOptions(
+            column_types=kinds, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False,
+            true_values=["t"], false_values=["f"],
+        ),
+    )  # fmt: skip
+
+
+def _loaded(cells: pa.ChunkedArray, load: Callable[[bytes], Any]) -> pa.Array:
+    """Convert cells to the text of what the driver makes of them, each by itself."""
+    values = (None if cell is None else load(cell.encode()) for cell in cells.to_pylist())
+    return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
 def _first_line(error: Exception) -> str:

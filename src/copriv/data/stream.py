@@ -4,15 +4,18 @@
     records = StreamedRecords(chunks, lambda table: prepare_owner(table, schema, ...), units=1_000_000, n_parameters=10)
 
 Each block is prepared by the same schema, dictionary and bound as a table in memory, row by row, so an answer is the same to
-the last bit. It costs a pass over the table for each answer, and one before the first.
+the last bit. It costs a pass over the table for each answer, and one before the first. A table that fits into memory is read
+in the same way, once, and only its records are kept (`in_memory`).
 
 Rows are counted in every pass, since the noise depends on their number: a table that has grown or shrunk gives no answer.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from copriv.data.schema import Schema
@@ -34,12 +37,28 @@ class StreamedRecords:
 
     def blocks(self) -> Iterator[Records]:
         """Yield the records, BLOCK rows at a time. Raises DataError for invalid rows, or another number of rows."""
+        return self._prepared(_cut(self.read(), BLOCK))
+
+    def in_memory(self) -> Records:
+        """Read all rows once and keep their records. Raises as `blocks`."""
+        features, target = BytesIO(), BytesIO()
+        for block in self._prepared(table for table in self.read() if table.num_rows):
+            if target.tell() <= 8 * self.units:  # further rows are counted, and then refused
+                features.write(block.features.data)
+                target.write(block.target.data)
+        # `getvalue` copies nothing, and memory of bytes is what records keep.
+        x, y = (np.frombuffer(held.getvalue(), np.float64) for held in (features, target))
+        return Records(x.reshape(len(y), self.n_parameters), y, np.ones(len(y)))
+
+    def _prepared(self, tables: Iterable[pa.Table]) -> Iterator[Records]:
         seen = 0
-        for table in _cut(self.read(), BLOCK):
+        for table in tables:
             rows = f"rows {seen + 1} to {seen + table.num_rows}"
             try:
                 block = self.prepare(table)
             except DataError as error:
+                if not seen:
+                    raise
                 raise DataError(f"{rows}, counted from {seen + 1}: {error}") from None
             if block.n_parameters != self.n_parameters:
                 raise DataError(f"{rows}: give {block.n_parameters} parameters, {self.n_parameters} were agreed")
@@ -56,11 +75,14 @@ class StreamedRecords:
             )
 
 
-def table_chunks(path: str | Path, schema: Schema) -> Callable[[], Iterator[pa.Table]]:
-    """Return a function that reads the schema's columns of a .csv or .parquet file in pieces. Raises as `read_table`."""
+def table_chunks(path: str | Path, schema: Schema, rows: int = BLOCK) -> Callable[[], Iterator[pa.Table]]:
+    """Return a function that reads the schema's columns of a .csv or .parquet file, about `rows` rows at a time.
+
+    Raises as `read_table`.
+    """
     path = Path(path)
     chosen = [name for name in column_names(path) if name in schema.names]
-    return lambda: pieces(path, chosen)
+    return lambda: pieces(path, chosen, rows)
 
 
 def _cut(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
@@ -77,3 +99,11 @@ def _cut(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
             held, count = [whole.slice(rows)], count - rows
     if count > 0:
         yield pa.concat_tables(held, promote_options="permissive")
+
+
+def most_memory() -> int:
+    """Return the most memory that this process has taken so far, in bytes; 256 MB where the system does not say."""
+    status = Path("/proc/self/status")  # `resource` counts what the parent had taken when it started this process
+    if not status.is_file():
+        return 2**28
+    return 1024 * int(status.read_text().split("VmHWM:")[1].split()[0])

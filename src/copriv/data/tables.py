@@ -76,14 +76,17 @@ def column_names(source: object) -> list[str]:
         return _names(path)
 
 
-def pieces(path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Read a file a few rows at a time. Nothing is read ahead, which on a fast disk would hold the whole file in memory."""
+def pieces(path: Path, columns: Sequence[str], rows: int = BLOCK) -> Iterator[pa.Table]:
+    """Read a file about `rows` rows at a time.
+
+    Nothing is read ahead, which on a fast disk would hold the whole file in memory.
+    """
     with _readable(path):
         if _is_csv(path):
-            yield from _csv_pieces(path, columns, pa.csv.ReadOptions(use_threads=False, block_size=1 << 16))
+            yield from _csv_pieces(path, columns, pa.csv.ReadOptions(use_threads=False, block_size=16 * rows))
         else:
             with pa.parquet.ParquetFile(path, pre_buffer=False) as file:
-                for batch in file.iter_batches(batch_size=BLOCK, columns=list(columns)):
+                for batch in file.iter_batches(batch_size=rows, columns=list(columns)):
                     yield pa.Table.from_batches([batch])
 
 

@@ -128,7 +128,7 @@ def verified(verdict: Verdict, model: Path | None, trusted: dict[str, bool]) -> 
             f"It did not go on to the {agreement.queries} steps that were agreed on at most; when a run ends is the "
             "learner's to choose, or owners were away."
         )
-    if quiet := [owner["name"] for owner in verdict.record["owners"] if owner.get("too_little_noise")]:
+    if quiet := [owner["name"] for owner in verdict.record.get("owners", ()) if owner.get("too_little_noise")]:
         yield (
             f"Answers with less noise than agreed, or copied ones: {printable(listed(quiet), 300)}. Of an honest owner this "
             "is said in at most one of a million runs: the owner's ε is not kept, or it lies."

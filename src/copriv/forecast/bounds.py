@@ -61,6 +61,6 @@ def setting_of(problem: Problem) -> Setting:
             (plain, "no preconditioner but a multiple of the identity"),
             (bool(np.all(np.abs(problem.start) <= f.feasible_set.theta_max)), "the start in Θ"),
             (equally, "owners answer equally often"),
-            (terms.robust is None, "answers averaged by records"),
+            *([] if terms.robust is None else [(False, "answers averaged by records")]),
         ),
     )

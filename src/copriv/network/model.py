@@ -136,7 +136,7 @@ class Model(Shown):
         if len(problems) > 1:
             raise DataError(f"{problems[0]} ({len(problems) - 1} more)")
         if problems:
-            raise DataError(problems[0])
+            raise DataError(str(problems[0]))
         # Encoding requires a target, and a unit where the agreement has one: constants stand in for them.
         dummies: dict[str, Any] = {}
         match schema.target:

@@ -16,23 +16,24 @@ the last rows of a published table. No table that may hold private rows is read.
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from copriv.agreement import Agreement, OwnerTerms
-from copriv.agreement.data_terms import as_agreed, data_specification, own_table, schema_of
+from copriv.agreement.data_terms import as_agreed, data_specification, own_pieces, own_table, schema_of
 from copriv.data import datasets
 from copriv.data.consortium import prepare_owner
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.public import Sample, load_sample, strata_of
+from copriv.data.schema import Schema
 from copriv.data.specification import open_dataset
-from copriv.data.sql import is_sql, stream_sql
-from copriv.data.stream import StreamedRecords, table_chunks
+from copriv.data.stream import StreamedRecords, most_memory
 from copriv.data.tables import column_names
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.losses import by_name
@@ -205,15 +206,16 @@ def n_parameters(agreement: Agreement, dictionary: PublicDictionary | None) -> i
 
 
 def owner_records(
-    agreement: Agreement, name: str, source: object, dictionary: PublicDictionary | None
+    agreement: Agreement, name: str, source: object, dictionary: PublicDictionary | None, query: str = ""
 ) -> tuple[Records, tuple[str, ...]]:
     """An owner's table as records under the agreement, and the columns that were used.
 
-    source: the path of a file, or a frame (of a data base: copriv.data.sql). Raises DataError, naming column and row.
+    source: the path of a file, a frame, or the address of a data base with its query. Raises DataError, naming column and row.
     """
-    terms = agreement.terms_of(name)
-    bound = _bound(agreement)
-    table, schema = own_table(agreement, source, terms.unit)
+    terms, bound = agreement.terms_of(name), _bound(agreement)
+    if (found := own_pieces(agreement, source, terms.unit, query)) is not None:
+        return _in_pieces(agreement, name, dictionary, *found).in_memory(), found[1].names
+    table, schema = own_table(agreement, source, terms.unit, query)
     records = prepare_owner(
         table,
         schema,
@@ -227,12 +229,17 @@ def owner_records(
 
 
 def memory_needed(agreement: Agreement, name: str, n_parameters: int) -> int:
-    """Approximate memory that reading an owner's records takes, in bytes: the table's columns, and the records."""
-    schema = schema_of(agreement, None)
-    n, columns = agreement.terms_of(name).records, 1
-    if schema is not None:
-        columns += len(schema.feature_names)
-    return 8 * n * (columns + n_parameters + 3)
+    """Approximate largest memory of this process with an owner's records in it, in bytes.
+
+    It is the most that the process has taken so far, 256 MB for a few pieces of the table and OpenDP, and the records: their
+    features, target, weight and two lengths, 8 bytes each, and a byte for each feature while they are checked. Where the table
+    cannot be read in pieces, it is the table and its encoded columns, too.
+    """
+    terms, schema = agreement.terms_of(name), schema_of(agreement, None)
+    rows, each = terms.records * (terms.unit_records or 1), 9 * n_parameters + 32
+    if terms.unit is not None or schema is None:
+        each += 8 * (3 * n_parameters + 2 * len(schema.feature_names if schema else ()))
+    return most_memory() + 2**28 + rows * each
 
 
 def streamed_records(
@@ -243,22 +250,28 @@ def streamed_records(
     source: the path of a file, or the address of a data base with its query. Raises AgreementError where columns are not
     declared, or persons are the units (whose rows may be in several blocks).
     """
-    terms, bound = agreement.terms_of(name), _bound(agreement)
-    schema = schema_of(agreement, terms.unit)
-    if schema is None or not datasets.named(agreement.data.named).own_columns or terms.unit is not None:
+    found = own_pieces(agreement, source, agreement.terms_of(name).unit, query, BLOCK)
+    if found is None:
         raise AgreementError(
             'data.dataset: only a table of declared columns (dataset = "table") in which each record is a unit can be '
             "read in blocks; raise the memory limit (--memory)"
         )
-    if is_sql(source):
-        chunks = stream_sql(source, query, schema.names, BLOCK)
-    else:
-        chunks = table_chunks(source, schema)
+    return _in_pieces(agreement, name, dictionary, *found), found[1].names
+
+
+def _in_pieces(
+    agreement: Agreement,
+    name: str,
+    dictionary: PublicDictionary | None,
+    pieces: Callable[[], Iterator[pa.Table]],
+    schema: Schema,
+) -> StreamedRecords:
+    bound = _bound(agreement)
 
     def prepare(table: Any) -> Records:
         return prepare_owner(table, schema, dictionary, bound, intercept=agreement.model.intercept)
 
-    return StreamedRecords(chunks, prepare, terms.records, n_parameters(agreement, dictionary)), schema.names
+    return StreamedRecords(pieces, prepare, agreement.terms_of(name).records, n_parameters(agreement, dictionary))
 
 
 def _bound(agreement: Agreement) -> float | None:

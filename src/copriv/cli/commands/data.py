@@ -1,7 +1,8 @@
 """`copriv data`: downloads of the papers' data sets, and checks of an agreement's data or of an owner's table."""
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -16,12 +17,13 @@ from copriv.cli.show.console import answer, log, plain_table, progress
 from copriv.data.fetch import REMOTES, data_folder
 from copriv.data.fetch import fetch as fetched
 from copriv.data.fetch import found as at_hand
-from copriv.errors import AgreementError, CoprivError, DataError, InvalidInput, UsageError
+from copriv.errors import AgreementError, CoprivError, InvalidInput, UsageError
 from copriv.formatting.numbers import counted, plain_number
 from copriv.formatting.sanitize import printable
 
 if TYPE_CHECKING:
     from copriv.agreement import Agreement
+    from copriv.data.dictionary import PublicDictionary
     from copriv.data.schema import EncodedTable, Schema
 
 
@@ -68,6 +70,7 @@ def check(
     policy: options.PolicyFile = None,
     ledger: Annotated[Path | None, options.LedgerOption] = None,
     witness: options.WitnessFolder = None,
+    memory: options.Memory = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Check an agreement's data, or one owner's table (.csv, .parquet): one line for each problem."""
@@ -89,7 +92,7 @@ def check(
             known = ", ".join(found.agreement.owner_names[:12])
             given = "missing" if owner is None else repr(owner)
             raise UsageError(f"--owner: {given}; name one of the agreement's: {known}")
-        found.check_table(path, query, agreement, owner)
+        found.check_table(path, query, agreement, owner, memory)
         if (keys, policy, ledger) != (None, None, None):
             found.check_readiness(owner, keys, policy, ledger, witness)
     answer(as_json, found.to_dict(), found.told())
@@ -105,7 +108,7 @@ class _Findings:
     description: str = ""
     owners: list[dict[str, Any]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    clamped: dict[str, int] = field(default_factory=dict)
+    clamped: Counter[str] = field(default_factory=Counter)
     """Number of cells per column that were out of bounds and count as the bound, as declared."""
     looked_at: list[str] = field(default_factory=list)
     """Results on the other files that `owner serve` would read."""
@@ -127,9 +130,9 @@ class _Findings:
 
         data, unit = self.agreement.data, self.agreement.owner[0].unit
         if data.public is not None:
-            self._encoded(data.public, None, f"{data.public}: ")
+            self._checked(data.public, None, where=f"{data.public}: ")
         if data.path is not None:
-            self._encoded(data.path, unit)
+            self._checked(data.path, unit)
         elif data.public is not None and datasets.named(data.named).own_columns:
             self.description = f"{data.public}, the public rows; the owners' tables are not here"
             return
@@ -142,60 +145,76 @@ class _Findings:
             for terms, records in zip(self.agreement.owner, problem.owners, strict=True):
                 self._holds(terms, records, **bounds)
 
-    def check_table(self, path: str, query: str, beside: Path, name: str) -> None:
-        """Check one owner's table as `owner serve` would read it. `beside`: path of the agreement."""
-        from copriv.agreement.data_terms import schema_of
+    def check_table(self, path: str, query: str, beside: Path, name: str, memory: float | None) -> None:
+        """Check one owner's table in one pass, as `owner serve` would read it. `beside`: path of the agreement."""
         from copriv.data.public import Preparation
-        from copriv.data.sql import is_sql, read_sql
+        from copriv.data.sql import is_sql
         from copriv.losses import by_name
 
         self.description = f"{Path(path).name}, the table of {name}"
-        agreed = self.agreement.terms_of(name)
-        source: object = path
         if is_sql(path):
             self.description = f"the rows of the query, the table of {name}"
-            declared = schema_of(self.agreement, agreed.unit)
-            try:
-                names = declared.names if declared else None
-                source = read_sql(path, query, names, own_order=agreed.unit_records is not None)
-            except DataError as error:
-                self.problems.append(str(error))
-                return
-        read = self._encoded(source, agreed.unit)
-        if read is None:
+        agreed, model, known = self.agreement.terms_of(name), self.agreement.model, len(self.problems)
+        served, dictionary = self._as_served(path, query, beside, name, memory)
+        if len(self.problems) > known:
             return
-        encoded, schema = read
-        records = Preparation(None, None, unit_records=agreed.unit_records).records(encoded)
-        if records.units != agreed.records:
+        preparation = Preparation(dictionary, None, model.intercept and served, agreed.unit_records)
+        loss, units, features, refused = by_name(model.loss, model.threshold), 0, 0, dict[str, None]()
+
+        def prepared(encoded: "EncodedTable") -> None:
+            nonlocal units, features
+            try:
+                records = preparation.records(preparation.mapped(encoded))
+                units, features = units + records.units, records.n_parameters
+                loss.check_target(records.target)
+            except InvalidInput as error:
+                refused[str(error)] = None
+
+        schema = self._checked(path, agreed.unit, query, prepared)
+        if schema is None:
+            return
+        if units != agreed.records:
             what = "persons" if agreed.unit else "records"
             self.problems.append(
-                f"owner.records: {name} is agreed to hold {agreed.records} {what}, the table has {records.units}; "
+                f"owner.records: {name} is agreed to hold {agreed.records} {what}, the table has {units}; "
                 "correct the agreement or the table"
             )
-        with self._noted(InvalidInput):
-            by_name(self.agreement.model.loss, self.agreement.model.threshold).check_target(records.target)
-        self._holds(agreed, records, feature_bound=None, target_bound=schema.target_bound)
-        if not self.problems and "auto" not in (self.agreement.data.feature_bound, self.agreement.agreement.rule):
-            self._check_as_served(beside, name, source)
+        self.problems += refused
+        bound = self.agreement.data.feature_bound or None
+        counts = {"agreed": agreed.records, "records": units, "features": features}
+        bounds = {"feature_bound": bound if served else None, "target_bound": schema.target_bound}
+        self.owners.append({"name": name, **counts, **bounds})
 
-    def _check_as_served(self, beside: Path, name: str, source: object) -> None:
-        """Map the table through the agreed dictionary under the agreed bound, as `owner serve` does."""
+    def _as_served(
+        self, path: str, query: str, beside: Path, name: str, memory: float | None
+    ) -> "tuple[bool, PublicDictionary | None]":
+        """Whether the table is checked as `owner serve` reads it, with the agreed dictionary and bound; and the dictionary."""
         data = self.agreement.data
-        if data.mapped and data.dictionary is None:
-            return  # `init --network` has yet to complete the agreement
+        if "auto" in (data.feature_bound, self.agreement.agreement.rule) or (data.mapped and data.dictionary is None):
+            return False, None  # `init --network` has yet to complete the agreement
         try:
-            from copriv.network.setup import load_dictionary, owner_records
+            from copriv.network.setup import load_dictionary, memory_needed, n_parameters, streamed_records
         except ImportError:
             self.looked_at.append(
                 "without copriv[network], which `owner serve` needs: the dictionary was not looked at"
             )
-            return
+            return False, None
+        dictionary = None
         with self._noted():
             dictionary = load_dictionary(self.agreement, beside)
-            records, _ = owner_records(self.agreement, name, source, dictionary)
             if dictionary is not None:
                 self.looked_at.append(f"dictionary {dictionary.fingerprint[:16]}…: {dictionary.components} components")
-            self.owners[-1] |= {"features": records.n_parameters, "feature_bound": data.feature_bound or None}
+            if memory is not None:
+                needed, how = (
+                    memory_needed(self.agreement, name, n_parameters(self.agreement, dictionary)) / 1e6,
+                    "holds",
+                )
+                if needed > memory:
+                    streamed_records(self.agreement, name, path, query, dictionary)
+                    how = "does not hold"
+                said = f"memory: `owner serve` needs about {needed:.3g} MB to hold the records, and {how} them under"
+                self.looked_at.append(f"{said} {memory:g} MB")
+        return True, dictionary
 
     def check_readiness(
         self, name: str, keys: Path | None, policy: Path | None, ledger: Path | None, witness: Path | None
@@ -238,26 +257,52 @@ class _Findings:
         else:
             self.looked_at.append(f"{said}, enough for a run")
 
-    def _encoded(self, path: object, unit: str | None, where: str = "") -> "tuple[EncodedTable, Schema] | None":
-        """An encoded table and its schema; None where it has problems, which are added to those found."""
-        from copriv.agreement.data_terms import own_table
-        from copriv.data.schema import check_table
+    def _checked(
+        self,
+        source: object,
+        unit: str | None,
+        query: str = "",
+        each: "Callable[[EncodedTable], None]" = lambda encoded: None,
+        where: str = "",
+    ) -> "Schema | None":
+        """Read a table once, in pieces where it can be, and add its problems to those found.
 
+        each: called with each encoded piece that has no problems. Returns the schema; None where there are problems.
+        """
+        from copriv.agreement.data_terms import own_pieces, own_table
+        from copriv.data.cells import Fault, joined
+        from copriv.data.tables import read_table
+
+        faults: list[Fault] = []
+        rows, known, schema = 0, len(self.problems), None
         try:
-            table, schema = own_table(self.agreement, path, unit)
+            found = own_pieces(self.agreement, source, unit, query)
+            if found is None:
+                table, schema = own_table(self.agreement, source, unit, query)
+                tables: Iterable[Any] = [read_table(table, schema.names)]
+            else:
+                pieces, schema = found
+                tables = pieces()
+            for table in tables:
+                piece = read_table(table)
+                encoded, wrong = schema.checked(piece)
+                if len(piece):  # a file's reader begins with a piece without rows
+                    faults = joined([*((0, one) for one in faults), *((rows, one) for one in wrong)])
+                rows += len(piece)
+                if encoded is not None:
+                    self.clamped.update(encoded.moved)
+                    each(encoded)
+            if not rows:
+                faults.append(Fault("table", "rows", "has no rows; give at least one record"))
         except AgreementError:
             raise
         except CoprivError as error:
             self.problems.append(f"{where}{error}")
+        self.problems += [f"{where}{one}" for one in faults]
+        if schema is None or len(self.problems) > known:
             return None
-        problems = check_table(table, schema)
-        self.problems += [f"{where}{problem}" for problem in problems]
-        if problems:
-            return None
-        encoded = schema.encode(table)
         self.columns = schema.names
-        self.clamped |= encoded.moved
-        return encoded, schema
+        return schema
 
     def _holds(self, terms: Any, records: Any, **bounds: float | None) -> None:
         counts = {"records": records.units, "features": records.n_parameters}

@@ -105,6 +105,12 @@ PolicyFile = Annotated[
     ),
 ]  # fmt: skip
 Query = Annotated[str, typer.Option(metavar="SQL", help="The rows to read from a data base.", envvar="COPRIV_QUERY")]
+Memory = Annotated[
+    float | None,
+    typer.Option(
+        metavar="MB", min=0, help="Read larger tables in blocks, for each answer anew.", envvar="COPRIV_MEMORY"
+    ),
+]
 Unfinished = Annotated[bool, typer.Option("--unfinished", help="Use the model although its run did not finish.")]
 
 

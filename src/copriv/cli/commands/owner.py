@@ -74,12 +74,7 @@ def serve(
             metavar="N", min=0, help="Pay for N answers ahead and draw the next one's noise.", envvar="COPRIV_AHEAD"
         ),
     ] = 0,
-    memory: Annotated[
-        float | None,
-        typer.Option(
-            metavar="MB", min=0, help="Larger tables are read in blocks for each answer.", envvar="COPRIV_MEMORY"
-        ),
-    ] = None,
+    memory: options.Memory = None,
     give_up: Annotated[
         float,
         typer.Option(metavar="SECONDS", min=1, help="How long to dial without an answer.", envvar="COPRIV_GIVE_UP"),
@@ -257,23 +252,17 @@ def _own_records(
     agreement: Agreement, name: str, data: str, query: str, dictionary: "PublicDictionary | None", memory: float | None
 ) -> "tuple[Records | InBlocks, tuple[str, ...]]":
     """An owner's records, in memory unless they need more than `memory` megabytes."""
-    from copriv.agreement.data_terms import schema_of
-    from copriv.data.sql import is_sql, read_sql
     from copriv.network.setup import memory_needed, n_parameters, owner_records, streamed_records
 
     if memory is not None and name in agreement.owner_names:
         needed = memory_needed(agreement, name, n_parameters(agreement, dictionary)) / 1e6
         if needed > memory:
             log(
-                f"{name}: the table takes about {needed:.3g} MB, more than {memory:g}; it is read in blocks for each answer"
+                f"{name}: with its records in memory this process takes about {needed:.3g} MB, more than {memory:g}; "
+                "they are read in blocks for each answer"
             )
             return streamed_records(agreement, name, data, query, dictionary)
-    source: object = data
-    if is_sql(data):
-        terms = agreement.owner[0]
-        declared = schema_of(agreement, terms.unit)
-        source = read_sql(data, query, declared.names if declared else None, own_order=terms.unit_records is not None)
-    return owner_records(agreement, name, source, dictionary)
+    return owner_records(agreement, name, data, dictionary, query)
 
 
 def _kept_at_home(to: Path, own: "Model", document: dict[str, Any], how: str, as_json: bool) -> None:
