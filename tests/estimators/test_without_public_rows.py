@@ -70,7 +70,11 @@ def test_delta_buys_moments_where_columns_are_many() -> None:
 def test_a_warning_says_that_noise_drowns_the_model_and_what_it_would_take() -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (200, 10))
-    given = {"bounds": (-1, 1), "target_bounds": (-1, 1)}
+    given = {
+        "bounds": (-1, 1),
+        "target_bounds": (-1, 1),
+        "feature_bound": 10.0,
+    }  # nothing is measured, so nothing is chance
     with pytest.warns(RuntimeWarning, match="nearly a constant") as said:
         model = PrivateRegressor(epsilon=0.05, **given).fit(X, X[:, 0])
     assert model.expected_gap_ > 0.9
@@ -78,7 +82,7 @@ def test_a_warning_says_that_noise_drowns_the_model_and_what_it_would_take() -> 
     enough = float(re.search(r"epsilon of ([\d.]+)", str(said[0].message))[1])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert PrivateRegressor(epsilon=1.01 * enough, **given).fit(X, X[:, 0]).expected_gap_ <= 0.9
+        assert PrivateRegressor(epsilon=1.01 * enough, **given).fit(X, X[:, 0]).expected_gap_ <= 0.63
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

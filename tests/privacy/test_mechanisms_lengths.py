@@ -60,7 +60,10 @@ def test_parts_add_up_to_the_budget_exactly() -> None:
 
 def test_nothing_is_spent_where_little_would_be_heard_or_a_caller_bounds_rows() -> None:
     assert measuring(wanted(3000, 1.0), None) is not None
-    assert measuring(wanted(300, 1.0), None) is None  # of two histograms, from nε = 800 on
+    assert measuring(wanted(300, 1.0), 1.0) is None  # of two histograms, from nε = 800 on, where a norm is stated
+    parts = [measuring(wanted(n, 1.0), None) for n in (401, 201, 101, 99)]  # where only ranges are
+    assert [round(one[0].owner[0].epsilon, 9) for one in parts[:3]] == [0.1, 0.2, 0.4]
+    assert parts[3] is None
     assert measuring(wanted(3000, 1.0, feature_bound=1.5), None) is None
 
 
@@ -83,6 +86,34 @@ def test_ranges_ten_times_too_wide_lose_little() -> None:
     assert model.score(X, y) > 0.8
     labels = PrivateClassifier(epsilon=1.0, bounds=(-10, 10), classes=(False, True)).fit(X, y > 0)
     assert labels.score(X, y > 0) > 0.8
+
+
+@pytest.mark.parametrize("δ", [0.0, 1e-6])
+def test_of_few_rows_wide_ranges_leave_more_than_a_private_mean_does(δ: float) -> None:
+    """500 rows at ε = 1: the median score was −3 (nine of ten below 0) where nothing was spent on lengths of so few rows."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (500, 4))
+    y = X @ [0.5, -0.3, 0.2, 0.0] + rng.normal(0, 0.1, 500)
+    fits = (PrivateRegressor(epsilon=1.0, delta=δ, bounds=(-10, 10), target_bounds=(-10, 10)) for _ in range(15))
+    assert np.median([one.fit(X, y).score(X, y) for one in fits]) > 0
+
+
+def test_a_unit_is_rather_too_close_than_far_too_wide() -> None:
+    """A share of 3 to 6 scales may be noise of an empty bin; it costs little to clip up to a fifth of the rows."""
+    rows, targets = np.zeros(BINS), np.zeros(BINS)
+    rows[0], targets[[0, 4]] = 1.0, (0.09, 0.91)
+    found = [Measured.of(np.concatenate([rows, targets]), scale).target for scale in (0.01, 0.02, 0.035, 0.2 / 3)]
+    assert found == [0, 4, 4, 4]
+
+
+def test_a_measured_fit_that_noise_drowns_says_so() -> None:
+    """200 rows, 40 % of ε for lengths, and 60 columns: nothing but 0 is expected of the rest."""
+    X = np.random.default_rng(0).uniform(-1, 1, (200, 60))
+    model = PrivateRegressor(epsilon=0.6, bounds=(-100, 100), target_bounds=(-1, 1), fit_intercept=False)
+    with pytest.warns(RuntimeWarning, match="nearly a constant. It takes an epsilon of"):
+        model.fit(X, 0.01 * X[:, 0])
+    assert model.expected_gap_ > 0.9
+    assert model.privacy_spent_.epsilon == 0.6
 
 
 def test_a_measured_length_means_tighter_bounds_where_there_is_no_intercept() -> None:

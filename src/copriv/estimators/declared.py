@@ -7,6 +7,7 @@ follows from the declared ranges: for classes no gradient is above it; for numbe
 target's range are not.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -18,9 +19,9 @@ from jaxtyping import Float
 from copriv import mechanisms
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
-from copriv.losses import named
+from copriv.losses import OfMargin, named
 from copriv.mechanisms import OneAnswer
-from copriv.mechanisms.expected import ROUNDED, SCALES, TIGHTER, WITHIN, Declared
+from copriv.mechanisms.expected import CONSTANTS, ROUNDED, SCALES, TIGHTER, WITHIN, Declared
 from copriv.mechanisms.lengths import BINS, Lengths, shares
 from copriv.model.records import Records
 from copriv.plan import plan
@@ -30,13 +31,17 @@ from copriv.terms import ModelTerms
 from copriv.types import Array
 
 DROWNED = 0.9
-"""An expected gap above this is said in a warning."""
-SHARE = 0.1
-"""Of ε, for lengths of rows and sizes of targets (`copriv.mechanisms.lengths`)."""
-LOUDEST = 0.05
-"""Scale of noise on the share of rows in a bin from which nothing is spent on lengths: a bin is then told from none."""
-BARELY = 3.0
-"""Scales of its noise within which a share of rows is taken for none."""
+"""An expected gap above this share of what a constant leaves is said in a warning."""
+SHARES = ((0.1, 0.05),)
+"""Shares of ε for lengths of rows and sizes of targets (`copriv.mechanisms.lengths`), each with the largest scale of noise
+on the share of rows in a bin at which it is spent: the first that is heard, or none."""
+SHARES_OF_RANGES = ((0.1, 0.1), (0.2, 0.1), (0.4, 0.1))
+"""The same for numbers of which ranges alone are declared. A target's range that is ten times too wide costs more than 40 %
+of ε (`benchmarks.published`)."""
+BARELY, SURELY = 3.0, 6.0
+"""Scales of its noise within which a share of rows is taken for none: the larger where it is at most `CLIPPED`."""
+CLIPPED = 0.2
+"""Share of the rows that may be clipped before a unit is taken that may be far too wide, which costs far more."""
 
 
 class UndeclaredWarning(UserWarning):
@@ -84,7 +89,17 @@ class Settled:
     """For columns in [−scale, scale]."""
     scale: float
     expected_gap: float
-    """What is expected to be left between the best model, 0, and a constant one, 1 (`copriv.mechanisms.expected`)."""
+    """What is expected to be left between the best model, 0, and a constant 0, 1 (`copriv.mechanisms.expected`)."""
+
+    @property
+    def constant_gap(self) -> float:
+        """What the best constant is expected to leave: where there is an intercept, less than a constant 0 does."""
+        return 1.0 - float(np.mean(CONSTANTS)) * self.agreement.model.intercept
+
+    @property
+    def drowned(self) -> bool:
+        """Whether noise is expected to leave little but a constant."""
+        return self.expected_gap > DROWNED * self.constant_gap
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +133,8 @@ class Measured:
 
 def _in_unit(rows: Float[Array, " bins"], scale: float) -> tuple[int, Float[Array, " fewer"]]:
     """How many of the first bins have hardly a row, and the bins from there on, with these rows in the first one."""
-    empty = int(np.searchsorted(np.cumsum(rows)[:-1], BARELY * scale, side="right"))
+    few = max(BARELY * scale, min(SURELY * scale, CLIPPED))
+    empty = int(np.searchsorted(np.cumsum(rows)[:-1], few, side="right"))
     return empty, np.append(rows[: empty + 1].sum(), rows[empty + 1 :])
 
 
@@ -131,23 +147,27 @@ def measuring(
     """
     if wanted["data"]["feature_bound"] != "auto":
         return None
-    first, rest = [], []
-    for owner in wanted["owner"]:
-        left = owner["epsilon"] * (1.0 - SHARE)
-        first.append({**owner, "epsilon": owner["epsilon"] - left, "delta": 0.0})  # exactly (Sterbenz)
-        rest.append({**owner, "epsilon": left})
+    of_classes = isinstance(named(wanted["model"]["loss"], wanted["model"]["threshold"]), OfMargin)
     nonzero = nonzero or len(wanted["data"]["features"])
-    longest = _longest(nonzero, row_norm)
-    agreement = Agreement.of({
-        **wanted,
-        "agreement": {**wanted["agreement"], **_once(len(first)), "mechanism": Lengths.name, "reach": longest * ROUNDED},
-        "model": {**wanted["model"], "gradient_bound": 1.0},
-        "data": {**wanted["data"], "feature_bound": float(np.sqrt(nonzero) * longest * ROUNDED)},
-        "owner": first,
-    })  # fmt: skip
-    scales = [agreement.mechanism.scale(agreement, owner) for owner in agreement.owner_tables]
-    noise = float(np.sqrt(np.sum(np.square(agreement.weights * scales))))
-    return (agreement, {**wanted, "owner": rest}, noise) if noise <= LOUDEST else None
+    longest = _longest(nonzero, row_norm) * ROUNDED
+    for share, loudest in SHARES if of_classes or row_norm is not None else SHARES_OF_RANGES:
+        first, rest = [], []
+        for owner in wanted["owner"]:
+            left = owner["epsilon"] * (1.0 - share)
+            first.append({**owner, "epsilon": owner["epsilon"] - left, "delta": 0.0})  # exactly (Sterbenz)
+            rest.append({**owner, "epsilon": left})
+        agreement = Agreement.of({
+            **wanted,
+            "agreement": {**wanted["agreement"], **_once(len(first)), "mechanism": Lengths.name, "reach": longest},
+            "model": {**wanted["model"], "gradient_bound": 1.0},
+            "data": {**wanted["data"], "feature_bound": float(np.sqrt(nonzero) * longest)},
+            "owner": first,
+        })  # fmt: skip
+        scales = [agreement.mechanism.scale(agreement, owner) for owner in agreement.owner_tables]
+        noise = float(np.sqrt(np.sum(np.square(agreement.weights * scales))))
+        if noise <= loudest:
+            return agreement, {**wanted, "owner": rest}, noise
+    return None
 
 
 def _longest(nonzero: int, row_norm: float | None) -> float:
@@ -164,12 +184,14 @@ def without_data(
     row_norm: float | None = None,
     measured: Measured | None = None,
     nonzero: int | None = None,
+    tighter: Sequence[float] = TIGHTER,
 ) -> Settled:
     """Derive all terms from what is declared, without any rows: those of the least expected cost.
 
     row_norm: the largest ‖x‖₂ of a row with columns in [−1, 1]; None: what follows from the other bounds. A row that is
     longer counts for less. Pure ε is (ε, δ), so owners that state a δ may be asked with δ = 0.
     nonzero: the most columns in which a row is not 0; of the levels of a category that is one. None: all columns.
+    tighter: candidates for the bounds on rows over those declared.
     measured: in whose units this is asked. Beside an intercept lengths do not say how columns vary about their means.
     """
     model, data = wanted["model"], wanted["data"]
@@ -182,7 +204,7 @@ def without_data(
     longest = _longest(nonzero, row_norm)
     B = min(nonzero, np.sqrt(nonzero) * longest) if data["feature_bound"] == "auto" else data["feature_bound"]
     found, known = [], measured or Measured()
-    scales, tighter = SCALES if model["intercept"] else (1.0,), TIGHTER if data["feature_bound"] == "auto" else (1.0,)
+    scales, tighter = SCALES if model["intercept"] else (1.0,), tighter if data["feature_bound"] == "auto" else (1.0,)
     for kept, scale, tightness in product({0.0, float(approximate == {True})}, scales, tighter):
         owners = [{**owner, "delta": owner["delta"] * kept} for owner in wanted["owner"]]
         declared = Declared(
@@ -205,13 +227,21 @@ def without_data(
     return Settled(agreement, float(scale), gap)
 
 
-def enough(wanted: Mapping[str, Any], row_norm: float | None, nonzero: int | None = None) -> str:
-    """The least ε, by doubling, of which a constant is not expected, as a sentence."""
-    times = 1.0
-    while times < 2.0**20:
-        times *= 2.0
-        owners = [{**owner, "epsilon": times * owner["epsilon"]} for owner in wanted["owner"]]
-        if without_data({**wanted, "owner": owners}, row_norm, nonzero=nonzero).expected_gap <= DROWNED:
-            ε = max(owner["epsilon"] for owner in owners)
-            return f"It takes an epsilon of {ε:.2g}, or {times:g} times as many rows."
-    return "No epsilon that is private would do."
+def enough(
+    wanted: Mapping[str, Any], row_norm: float | None, measured: Measured | None = None, nonzero: int | None = None
+) -> float | None:
+    """How many times as large ε must be, a power of 2, for no constant to be expected; None: no private ε would do.
+
+    Of a few candidates, so that it takes a moment: no δ, and bounds on rows as they are declared. All together need no more.
+    """
+
+    def heard(times: float) -> bool:
+        owners = [{**owner, "epsilon": times * owner["epsilon"], "delta": 0.0} for owner in wanted["owner"]]
+        then = {**wanted, "owner": owners}
+        if measured is None and (lengths := measuring(then, row_norm, nonzero)):
+            then = lengths[1]
+        return not without_data(then, row_norm, measured, nonzero, TIGHTER[:1]).drowned
+
+    powers = [2.0**k for k in range(1, 20)]
+    enough = bisect_left(powers, True, key=heard)
+    return powers[enough] if enough < len(powers) else None

@@ -21,8 +21,8 @@ from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, va
 from copriv.data.cells import shortened
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.estimators.declared import (
-    DROWNED,
     Measured,
+    Settled,
     UndeclaredWarning,
     enough,
     measuring,
@@ -122,13 +122,8 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 settled = without_data(wanted, row_norm, nonzero=nonzero)
                 lengths = measuring(wanted, row_norm, nonzero) if share is None else None
             agreement, scale, gap = settled.agreement, settled.scale, settled.expected_gap
-            if gap > DROWNED:
-                warnings.warn(
-                    f"noise is expected to leave {gap:.0%} of the gap between the best model and a constant one, so what "
-                    f"comes is nearly a constant. {enough(wanted, row_norm, nonzero)} Closer bounds, or public rows, help too: "
-                    "docs/explanation/without-public-rows.md",
-                    RuntimeWarning, stacklevel=2,
-                )  # fmt: skip
+            if lengths is None and settled.drowned:
+                _warn_of_noise(settled, enough(wanted, row_norm, None, nonzero), wanted)
         else:
             public_records = Records.of(with_level(ranges.inside(public_X), level), self._public_numbers(public_y))
             with in_the_callers_words(fewest):
@@ -179,11 +174,12 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 owners_of(problem)
                 found = Measured.of(answered(problem_of(asked, 1.0, target), ledgers[0]), noise)
                 with suppress(AgreementError, InvalidInput):
-                    settled = without_data(found.in_units(rest), row_norm, found, nonzero)
-                    closer = settled.scale * 2.0**found.columns
-                    sized = problem_of(settled.agreement, closer, np.clip(2.0**found.target * target, -1.0, 1.0))
+                    closest = without_data(found.in_units(rest), row_norm, found, nonzero=nonzero)
+                    closer = closest.scale * 2.0**found.columns
+                    sized = problem_of(closest.agreement, closer, np.clip(2.0**found.target * target, -1.0, 1.0))
                     owners_of(sized)
-                    problem, scale, gap, measured = sized, closer, settled.expected_gap, found
+                    settled, measured = closest, found
+                    problem, scale, gap = sized, closer, settled.expected_gap
                 ledgers.append({name: one.of_the_same_fit() for name, one in ledgers[0].items()})
             theta = train(problem, ledgers[-1]) / 2.0**measured.target
         spent = {
@@ -198,6 +194,8 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         self._set_model(
             *ranges.coefficients(scale * theta[: X.shape[1]]), float(theta[-1]) if self.fit_intercept else 0.0
         )
+        if lengths is not None and settled.drowned:  # what was measured says so; the fit is whole
+            _warn_of_noise(settled, enough(measured.in_units(rest), row_norm, measured, nonzero), wanted)
         return self
 
     @property
@@ -330,6 +328,20 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
     def _threshold(self) -> float:
         """Where the Huber loss turns straight, for a target in [−1, 1]; other losses ignore it."""
         return 1.0
+
+
+def _warn_of_noise(settled: Settled, times: float | None, wanted: Any) -> None:
+    """Say that the model is nearly a constant, and with how many times the ε or rows of `wanted` it would not be."""
+    ε = max(owner["epsilon"] for owner in wanted["owner"])
+    takes = "No epsilon that is private would do."
+    if times is not None:
+        takes = f"It takes an epsilon of {times * ε:.2g}, or {times:g} times as many rows."
+    warnings.warn(
+        f"noise is expected to leave {settled.expected_gap:.0%} of the gap between the best model and 0, and a constant alone "
+        f"{settled.constant_gap:.0%}, so what comes is nearly a constant. {takes} Closer bounds, or public rows, help too: "
+        "docs/explanation/without-public-rows.md",
+        RuntimeWarning, stacklevel=3,
+    )  # fmt: skip
 
 
 class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
