@@ -96,9 +96,11 @@ class LearnerSide:
 
     def close(self) -> None:
         """Let go of everything."""
-        self._loop.run_until_complete(self._end())
-        self._loop.close()
-        self._patch.stop()
+        try:
+            self._loop.run_until_complete(self._end())
+        finally:  # a finding at the end must not leave this clock to whoever comes next
+            self._loop.close()
+            self._patch.stop()
 
     # The parties --------------------------------------------------------------------------------------------------
 
