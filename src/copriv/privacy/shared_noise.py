@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, UInt64
-from scipy.special import gammaln, hyp2f1
 
 from copriv.errors import InvalidInput
 from copriv.privacy.noise import CLIP_SLACK, Law, check_value
@@ -117,6 +116,8 @@ class SharedNoise:
 
         which grows with the number of cells: it is a number of this grid.
         """
+        from scipy.special import gammaln, hyp2f1  # which nobody needs who only reads an agreement
+
         part, r, s = self.parts[owner], float(self.shape), self.scale
         if part.floor is not None:
             return float(1 / part.floor)
