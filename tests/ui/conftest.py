@@ -106,7 +106,8 @@ def visitors(browser):
 
     yield visit
     for one in made:
-        one.page.unroute_all(behavior="ignoreErrors")  # of a question that a busy machine has not answered yet
+        if not one.page.is_closed():
+            one.page.unroute_all(behavior="ignoreErrors")  # of a question that a busy machine has not answered yet
         one.context.close()
     assert [complaint for one in made for complaint in one.complaints] == []
 
