@@ -226,6 +226,13 @@ def test_which_rows_of_a_person_count_does_not_depend_on_their_order(tmp_path: P
         },
         owner={"records": 40, "unit": "person", "unit_records": 2},
     )
+    # Whatever the other owner says, and whichever of them is named first.
+    other = {"name": "other", "records": 40, "epsilon": 1.0, "unit": "person"}
+    several = [
+        Agreement.of({**agreed.to_dict(), "owner": owners})
+        for mine in agreed.to_dict()["owner"]
+        for owners in ([mine], [other, mine], [mine, other], [{**other, "unit_records": 1}, mine])
+    ]
     kept, by_the_command = [], []
     for number, rows in enumerate([visits, visits[::-1]]):
         file = tmp_path / f"{number}.duckdb"
@@ -235,12 +242,13 @@ def test_which_rows_of_a_person_count_does_not_depend_on_their_order(tmp_path: P
         for own_order in (True, False):
             table = read_sql(f"duckdb:{file}", "SELECT * FROM visits", own_order=own_order)
             kept.append(sorted(owner_records(agreed, "bank", table, None)[0].target.tolist()))
-        served, _ = _own_records(agreed, "bank", f"duckdb:{file}", "SELECT * FROM visits", None, None)
-        assert isinstance(served, Records)
-        by_the_command.append(sorted(served.target.tolist()))
+        for one in several:
+            served, _ = _own_records(one, "bank", f"duckdb:{file}", "SELECT * FROM visits", None, None)
+            assert isinstance(served, Records)
+            by_the_command.append(sorted(served.target.tolist()))
     own, first, own_again, last = kept
     assert own == own_again
-    assert by_the_command == [own, own], "what copriv owner serve reads"
+    assert by_the_command == [own] * 8, "what copriv owner serve reads"
     assert first != last, "the order of the file decides where nothing else does"
 
 
