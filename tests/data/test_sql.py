@@ -128,7 +128,9 @@ def test_cells_of_postgresql_are_its_values_and_missing_ones_are_missing(kind: s
         assert table.num_rows == len(values) + 2
 
 
-@pytest.mark.parametrize("name", ["\ufeffstatus", "\ufeff\ufeff", '"quoted"', "a,b", "two\nlines", " ", "NULL", "1", "ß", "f0"])
+@pytest.mark.parametrize(
+    "name", ["\ufeffstatus", "\ufeff\ufeff", '"quoted"', "a,b", "two\nlines", " ", "NULL", "1", "ß", "f0"]
+)
 @pytest.mark.parametrize("own_names", [False, True])
 def test_a_column_has_its_declared_type_whatever_its_name_is(name: str, own_names: bool, postgresql: str) -> None:
     """A byte order mark was dropped from a name, so that its type was not found, and was inferred from the other rows."""

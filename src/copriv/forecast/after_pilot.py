@@ -61,8 +61,9 @@ def pilot(
     Rule, mechanism and number of answers of the run are planned before the pilot, on public rows alone; step, bounds, start and
     preconditioner, where the agreement leaves them open, after it. `recommended.agreement` is the run after the pilot.
 
-    Guarantee: none, since the noise is simulated, from `seed`: `private` is false, and the numbers and the start of the recommended
-    terms are not for release outside those who may see the records. Of the owners' answers to a pilot in earnest: that of docs/proofs/pilot.md.
+    Guarantee: none, since the noise is simulated, from `seed`: `private` is false, and the numbers and the start of the
+    recommended terms are not for release outside those who may see the records. Of the owners' answers to a pilot in earnest:
+    that of docs/proofs/pilot.md.
     Raises AgreementError without a pilot, DataError without a public sample.
 
     >>> after = copriv.pilot(agreement.replace(agreement={"pilot": 0.25}), data, public=public, runs=32)

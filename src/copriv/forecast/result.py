@@ -118,7 +118,9 @@ class Forecast(Shown, Framed, Drawn):
     def warnings(self) -> tuple[str, ...]:
         """Why the numbers, or the agreed terms, are not private; empty where both are."""
         assumed = self.agreed.agreement.model.gradient_bound_assumed
-        return (PILOT_SIMULATED,) * (self.kind == "after the pilot") + (f"the agreed terms are {NOT_PRIVATE}",) * assumed
+        return (PILOT_SIMULATED,) * (self.kind == "after the pilot") + (
+            f"the agreed terms are {NOT_PRIVATE}",
+        ) * assumed
 
     def error(self, psi: float) -> float | None:
         """The typical error of a model of this ψ, in the target's unit: √f; None where the loss is not squared."""
