@@ -9,8 +9,7 @@ from scipy.optimize import minimize_scalar
 import copriv
 from copriv.forecast.assessment import assess
 from copriv.forecast.standalone_models import WithoutJoining, enough, personalized_cost
-from copriv.populations.by_owner import OwnerLaws
-from copriv.populations.dealt import heterogeneous_worlds
+from copriv.populations.dealt import OwnerLaws, heterogeneous_worlds
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.problem.personalization import personalized
