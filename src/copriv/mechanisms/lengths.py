@@ -26,7 +26,7 @@ from copriv.privacy.noise import Law, Noise, Order, Releases
 from copriv.rules.one_answer import Unmoved
 from copriv.rules.rule import Descent, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
-from copriv.types import Array, Loss, Whole
+from copriv.types import Array, Loss
 from copriv.validation import count, positive
 
 BINS = 9
@@ -62,13 +62,11 @@ class Histograms:
             x, w = records.features[rows], records.weight[rows]
             sizes = [np.hypot.reduce(x[:, :-1] if self.intercept else x, axis=1) / self.reach]
             sizes += [np.abs(records.target[rows])] * self.of_targets
-            sums.append(np.concatenate([np.bincount(_bin(one), w, BINS) for one in sizes]))
+            bins = [
+                BINS - 1 - np.searchsorted(0.5 ** np.arange(BINS - 1, 0, -1), one) for one in sizes
+            ]  # 0 above ½, 1 above ¼, …
+            sums.append(np.concatenate([np.bincount(one, w, BINS) for one in bins]))
         return np.asarray(exact_sum(sums) / records.weight.sum())
-
-
-def _bin(sizes: Float[Array, " records"]) -> Whole:
-    """0 for sizes above ½, 1 above ¼, …"""
-    return np.asarray(BINS - 1 - np.searchsorted(0.5 ** np.arange(BINS - 1, 0, -1), sizes))
 
 
 @dataclass(frozen=True)

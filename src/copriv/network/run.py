@@ -31,9 +31,6 @@ from copriv.rules import Aggregation, named
 from copriv.rules.robust import RobustAggregation
 from copriv.types import Array
 
-IMPROBABLE = 1e-6
-"""Probability, over all owners of a run, that any owner with the agreed noise is said to have too little."""
-
 
 class NoiseCheck:
     """Sums over rounds of the owners' distances from the others' medians, in units of their noise.
@@ -62,8 +59,8 @@ class NoiseCheck:
         return np.asarray(law[self._law].cdf(self._total))
 
     def too_little(self) -> list[bool]:
-        """Whether each owner's noise is improbably small."""
-        return [bool(p < IMPROBABLE / len(self._total)) for p in self.probabilities()]
+        """Whether each owner's noise is improbably small: 1e-6 over all owners of a run, where all add the agreed noise."""
+        return [bool(p < 1e-6 / len(self._total)) for p in self.probabilities()]
 
 
 _MOST = 1e100
