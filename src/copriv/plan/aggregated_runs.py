@@ -20,6 +20,7 @@ from jaxtyping import Float, Int
 from copriv.agreement import Agreement
 from copriv.agreement.equivalent_owners import as_few, bundled_participants, kind_of_owner, numbered
 from copriv.mechanisms import OneAnswer
+from copriv.mechanisms.mechanism import step_of
 from copriv.mechanisms.one_answer import Common, Setting, feature_bound_of
 from copriv.model.fitness import relative_fitness
 from copriv.model.records import Records
@@ -105,10 +106,8 @@ def _answered_once(world: Problem, runs: int, rng: np.random.Generator) -> Runs:
         if not mechanism.sums_records:
             samples = max(16 // len(groups), 2)
             centre = centre + one.weight * _bias(mechanism, common, one, setting, samples, rng)
-    start, step = world.start, agreement.agreement.step
-    if not isinstance(step, float):
-        step = 1.0
-    theta = world.feasible_set.project(start + step * (np.asarray(centre + deviation) - start))
+    start = world.start
+    theta = world.feasible_set.project(start + step_of(agreement) * (np.asarray(centre + deviation) - start))
     ψ = np.column_stack([np.full(len(theta), float(f.value(start))), f.value(theta)])
     return Runs(np.array([0, agreement.n_owners]), relative_fitness(ψ, world.optimum), theta, 0.0)
 
