@@ -9,7 +9,8 @@ made in `run_state`, checks in `verify_lines`.
 owner's noise and a difference that does not depend on it, and is in distribution at least as large in absolute value as the
 noise by itself (Anderson 1955). The sum of |a − c|/b over all coordinates and rounds (of its square, with normal noise) is
 therefore at most as likely to be below a number as the same sum of agreed noise: whatever the owners' records are, and
-whatever the others answer without knowing this answer. An owner whose sum is improbably small has left noise out, or copied."""
+whatever the others answer without knowing this answer. An owner whose sum is improbably small has left noise out, or copied.
+"""
 
 import hashlib
 from collections.abc import Mapping, Sequence

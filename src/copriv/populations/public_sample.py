@@ -15,7 +15,8 @@ the other, as an owner's is of the pool, the factor is 1/n_i − 1/n. For a loss
 `PublicMix` tests whether the public rows are a random sample of all owners' records, as a forecast assumes. Two statements
 allow a test: `data.mix`, the shares of all records that owners state for the levels of a column, and strata, whose owners hold
 agreed numbers of records. Where worlds are drawn by owner (`by_owner`), the shares of strata in the public rows have no
-influence, and only `data.mix` is tested."""
+influence, and only `data.mix` is tested.
+"""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
