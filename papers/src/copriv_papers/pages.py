@@ -23,7 +23,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from copriv import formatting
 from copriv.ui.gallery import SCHEMA, VERDICTS
-from copriv.version import __version__
+from copriv import __version__
 from copriv_papers.errata import in_html, in_markdown, named
 from copriv_papers.figures import BEYOND, FIGURES
 from copriv_papers.papers import Paper

@@ -21,7 +21,7 @@ from jaxtyping import Float
 from scipy.special import ndtri
 
 from copriv.agreement import Agreement
-from copriv.agreement.equivalent_owners import bundles_of
+from copriv.agreement.participants import bundles_of
 from copriv.model.records import Records
 from copriv.populations.by_owner import OwnerLaws, knows_owners
 from copriv.populations.public_sample import PublicSample
