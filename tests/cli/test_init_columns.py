@@ -87,8 +87,8 @@ def test_every_target_that_is_offered_gives_an_agreement_with_public_rows(folder
 
 @pytest.mark.parametrize("clamp", ["", "yes"])
 def test_of_a_private_table_only_names_are_read(folder, monkeypatch, clamp):
-    monkeypatch.setattr(steps, "read_table", lambda *_: pytest.fail("its rows are private"))
-    monkeypatch.setattr(steps, "proposals", lambda *_: pytest.fail("its rows are private"))
+    monkeypatch.setattr(wizard, "read_table", lambda *_: pytest.fail("its rows are private"))
+    monkeypatch.setattr(wizard, "proposals", lambda *_: pytest.fail("its rows are private"))
     said = []
     ask, heard = answers(
         "", "table", "public.csv", "no", "rate", "age, stage, smoker, opened",
