@@ -415,7 +415,7 @@ def test_when_the_attempts_are_used_up_the_run_ends_unfinished(tmp_path: Path, h
     assert conductor.outcome is not None
     assert (conductor.outcome.status, conductor.stepped) == ("stopped", 0)
     assert table.charged == [ANSWERS, ANSWERS, ANSWERS, 0]
-    assert "all 5 answers given" in conductor.outcome.reason
+    assert "further attempts at a sum are used up" in conductor.outcome.reason
     table.close()
     verdict = verify_run(table.path, agreed, held["learner"].authority)
     assert verdict.problems == ()

@@ -382,11 +382,8 @@ class Conductor:
         elif not self.run.open and not any(self._turns.may_open(j) for j in range(len(self.run.members))):
             out = "; ".join(f"{name}: {party.out}" for name, party in self.parties.items() if party.out)
             so_far = f"after {self.stepped} of {self._queries} queries ({out})"
-            if self.agreement.summed and all(party.answered >= self._m for party in self.parties.values()):
-                so_far = (
-                    f"after {self.stepped} of {self._queries} queries: all {self._m} answers of each owner are given, with "
-                    f"the {self.agreement.attempts} that were kept for further attempts"
-                )
+            if self.agreement.summed and any(party.answered >= self._m for party in self.parties.values()):
+                so_far += "; the answers that were kept for further attempts at a sum are used up"
             if self.run.complete:
                 self._end("finished", f"every owner gave all its answers, {so_far}")
             else:
