@@ -13,8 +13,7 @@ from copriv.network.masked_sum import KeysOfSum, MaskedAnswers
 from copriv.owner import Owner
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.privacy.masks import Attempt, point_digest
-from copriv.privacy.shared_noise import SharedNoise
-from copriv.privacy.words import as_words
+from copriv.privacy.shared_noise import SharedNoise, as_words
 from copriv.protocol import Query
 from ledger_files import opened
 from network_parties import NAMES, agreement, records

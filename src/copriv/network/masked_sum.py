@@ -33,7 +33,7 @@ from copriv.errors import QueryRefused
 from copriv.network.keys import Certified, Keys, KeysRefused
 from copriv.privacy.ledger import Ledger
 from copriv.privacy.masks import Attempt, EphemeralKey, point_digest, set_digest
-from copriv.privacy.words import as_numbers, as_words
+from copriv.privacy.shared_noise import as_numbers, as_words
 from copriv.protocol import Answer, Query
 from copriv.types import Array
 
@@ -146,7 +146,7 @@ class MaskedAnswers:
     def masked(self, attempt: Attempt, signatures: Iterable[SignedSet]) -> Answer:
         """This owner's vector, with noise and masks, once every owner has signed the set that this one signed.
 
-        Its numbers are words (`copriv.privacy.words.as_words`).
+        Its numbers are words (`copriv.privacy.shared_noise.as_words`).
 
         Raises QueryRefused, or BudgetRefused where the ledger refuses the charge: nothing leaves then.
         """
