@@ -9,7 +9,8 @@ made in `run_state`, checks in `verify_lines`.
 owner's noise and a difference that does not depend on it, and is in distribution at least as large in absolute value as the
 noise by itself (Anderson 1955). The sum of |a − c|/b over all coordinates and rounds (of its square, with normal noise) is
 therefore at most as likely to be below a number as the same sum of agreed noise: whatever the owners' records are, and
-whatever the others answer without knowing this answer. An owner whose sum is improbably small has left noise out, or copied."""
+whatever the others answer without knowing this answer. An owner whose sum is improbably small has left noise out, or copied.
+"""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -34,9 +35,6 @@ from copriv.protocol import Answer, Query
 from copriv.rules import Aggregation, named
 from copriv.rules.robust import RobustAggregation
 from copriv.types import Array
-
-IMPROBABLE = 1e-6
-"""Probability, over all owners of a run, that any owner with the agreed noise is said to have too little."""
 
 
 class NoiseCheck:
@@ -66,8 +64,8 @@ class NoiseCheck:
         return np.asarray(law[self._law].cdf(self._total))
 
     def too_little(self) -> list[bool]:
-        """Whether each owner's noise is improbably small."""
-        return [bool(p < IMPROBABLE / len(self._total)) for p in self.probabilities()]
+        """Whether each owner's noise is improbably small: 1e-6 over all owners of a run, where all add the agreed noise."""
+        return [bool(p < 1e-6 / len(self._total)) for p in self.probabilities()]
 
 
 _MOST = 1e100

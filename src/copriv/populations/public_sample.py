@@ -15,7 +15,8 @@ the other, as an owner's is of the pool, the factor is 1/n_i − 1/n. For a loss
 `PublicMix` tests whether the public rows are a random sample of all owners' records, as a forecast assumes. Two statements
 allow a test: `data.mix`, the shares of all records that owners state for the levels of a column, and strata, whose owners hold
 agreed numbers of records. Where worlds are drawn by owner (`by_owner`), the shares of strata in the public rows have no
-influence, and only `data.mix` is tested."""
+influence, and only `data.mix` is tested.
+"""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -291,10 +292,6 @@ def curvature_of(f: Fitness, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
     return np.asarray(0.5 * (rough + rough.T))
 
 
-CHANCE = 1e-3
-"""Level of the test: differences of smaller probability in a random sample are reported."""
-
-
 @dataclass(frozen=True)
 class PublicMix(Shown):
     """The levels of one column: number of public rows, and share of the owners' records."""
@@ -324,12 +321,12 @@ class PublicMix(Shown):
 
     @property
     def differs(self) -> bool:
-        """Whether Pearson's chi-square test rejects that the public rows are a random sample of the records."""
+        """Whether Pearson's chi-square test at level 0.001 rejects that the public rows are a random sample of the records."""
         found = np.array([self.rows.get(level, 0) for level in self.levels], dtype=np.float64)
         share = np.array([self.records.get(level, 0.0) for level in self.levels])
         # At least half a row is expected of every level, so that a single row of an unstated level is not significant.
         expected = np.maximum(share / share.sum() * found.sum(), 0.5)
-        return bool(chdtrc(max(len(found) - 1, 1), np.sum((found - expected) ** 2 / expected)) < CHANCE)
+        return bool(chdtrc(max(len(found) - 1, 1), np.sum((found - expected) ** 2 / expected)) < 1e-3)
 
     def to_dict(self) -> dict[str, object]:
         """For JSON, level by level."""
