@@ -75,7 +75,8 @@ def test_no_command_repeats_the_password_of_an_address(copriv, address, command)
 
 
 def test_a_table_needs_to_know_whose_it_is(copriv, agreement):
-    for arguments in (("t.csv", "--agreement", agreement), ("t.csv", "--agreement", agreement, "--owner", "zed")):
+    table = ("t.csv", "--agreement", agreement)
+    for arguments in (table, (*table, "--owner", "zed"), (agreement, "--owner", "zed")):
         done = copriv("data", "check", *arguments)
         assert done.code == 2
         assert "a, b" in done.err
