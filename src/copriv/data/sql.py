@@ -84,7 +84,7 @@ def stream_sql(
     return one_pass
 
 
-def _duckdb(address: str, query: str, _columns: Sequence[str] | None, rows: int | None) -> Iterator[pa.Table]:
+def _duckdb(address: str, query: str, columns: Sequence[str] | None, rows: int | None) -> Iterator[pa.Table]:
     try:
         import duckdb
     except ImportError:

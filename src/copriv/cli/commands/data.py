@@ -83,9 +83,8 @@ def check(
             _check_named(found.agreement, owner)
         found.check_agreement()
     elif agreement is None:
-        raise UsageError(
-            f"{printable(without_user(path), 200)}: to check a table, give the agreement it is for: --agreement AGREEMENT --owner NAME"
-        )
+        shown = printable(without_user(path), 200)
+        raise UsageError(f"{shown}: to check a table, give the agreement it is for: --agreement AGREEMENT --owner NAME")
     elif query and not is_sql(path):
         raise UsageError("--query: is for a data base (duckdb:FILE, postgresql://…), and a file is read whole")
     else:
