@@ -131,7 +131,7 @@ class Service:
         self.figures = Figures(figures.ready, {**figures.values, "certificate_days": days})
         if days < WARNED_DAYS and self.beaten - self._warned >= _DAY:
             self._warned = self.beaten
-            self.log(f"a certificate of {self.keys.name} ends in {days:.0f} days; {RENEWAL}", logging.WARNING)
+            self.log(f"a certificate of {self.keys.name} ends in {days:.0f} days; ask the coordinator for a new one", logging.WARNING)
         if figures.started and not self._told_ready:
             notify("READY=1")
             self._told_ready = True
@@ -258,9 +258,6 @@ def next_agreement(path: Path, known: str) -> Agreement | None:
     """The agreement in a file, where it is another one than that of the `known` fingerprint; else None."""
     found = Agreement.load(path)
     return None if found.fingerprint == known else found
-
-
-RENEWAL = "ask the coordinator for new ones (docs/how-to/on-call.md), which may come before the old ones end"
 
 
 def certificate_days(keys: "Keys") -> float:
