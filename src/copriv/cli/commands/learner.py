@@ -184,21 +184,21 @@ def command(
                 answer(as_json, written.to_json(), [*run_tables(written.record), how])
                 return
             conductor = Conductor(run, conduct, time.monotonic(), own, dictionary.fingerprint if dictionary else "")
+
+            def figures() -> Figures:
+                parties = conductor.parties.values()
+                values = {
+                    "answers": float(sum(party.answered for party in parties)),
+                    "refusals": float(sum(party.refusals for party in parties)),
+                    "connected": float(sum(party.there for party in parties)),
+                    "lag_seconds": conductor.idle(time.monotonic()),
+                }
+                return Figures(bool(listened), values, bool(listened))
+
             with Following(conductor, events), watched(conductor, rows, strata, ui, ui_port) as conduct_it:
                 conducted = Learner(conductor, GrpcListener(listen, own), keys=own, pace=pace, on_listening=listening)
-
-                def figures() -> Figures:
-                    parties = conductor.parties.values()
-                    values = {
-                        "answers": float(sum(party.answered for party in parties)),
-                        "refusals": float(sum(party.refusals for party in parties)),
-                        "connected": float(sum(party.there for party in parties)),
-                        "lag_seconds": conductor.idle(time.monotonic()),
-                    }
-                    return Figures(bool(listened), values, bool(listened))
-
-            with going_on(how):
-                outcome = conduct_it(service.attended(conducted.run(), figures))
+                with going_on(how):
+                    outcome = conduct_it(service.attended(conducted.run(), figures))
             result = conductor.signed_model(dictionary)
             # The model is written before anything else can fail.
             _write(result, path, kept)

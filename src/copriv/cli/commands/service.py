@@ -131,7 +131,10 @@ class Service:
         self.figures = Figures(figures.ready, {**figures.values, "certificate_days": days})
         if days < WARNED_DAYS and self.beaten - self._warned >= _DAY:
             self._warned = self.beaten
-            self.log(f"a certificate of {self.keys.name} ends in {days:.0f} days; ask the coordinator for a new one", logging.WARNING)
+            self.log(
+                f"a certificate of {self.keys.name} ends in {days:.0f} days; ask the coordinator for a new one",
+                logging.WARNING,
+            )
         if figures.started and not self._told_ready:
             notify("READY=1")
             self._told_ready = True
