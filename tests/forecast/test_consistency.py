@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
+from copriv.cli.commands import forecast as forecast_answer
 from copriv.cli.show import console
-from copriv.cli.show import forecast as forecast_answer
 from copriv.display import forecast as words
 from copriv.display import verdict as told
 from copriv.display import what_if

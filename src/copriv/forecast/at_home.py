@@ -67,7 +67,7 @@ class VerdictAtHome(Shown):
     ('no', False)
     """
 
-    _teller: ClassVar[str] = "copriv.display.at_home:card"
+    _teller: ClassVar[str] = "copriv.display.verdict:card_at_home"
 
     name: str
     records: int

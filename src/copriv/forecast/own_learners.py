@@ -13,7 +13,7 @@ import numpy as np
 
 from copriv import mechanisms
 from copriv.agreement import Agreement
-from copriv.agreement.equivalent_owners import numbered
+from copriv.agreement.participants import numbered
 from copriv.errors import AgreementError, NotCertified
 from copriv.forecast.assessment import RUNS, WORLDS, assess
 from copriv.forecast.forecaster import public_problem

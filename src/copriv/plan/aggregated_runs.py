@@ -1,6 +1,6 @@
 """Simulate an agreement in a world at a cost that does not grow with the number of owners.
 
-Gradients of many owners are simulated for bundles of them (`copriv.agreement.equivalent_owners`). Where more than
+Gradients of many owners are simulated for bundles of them (`copriv.agreement.participants`). Where more than
 DEALT_OWNERS owners answer once, the average of all their answers is drawn from the answers of one owner of each kind
 (`OneAnswer.tried`): from their mean m and deviations δ over the noise, the average is m + δ·√(Σ w_i² b_i²)/b. Noise is
 antithetic, so that the error of m is of second order.
@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
-from copriv.agreement.equivalent_owners import as_few, bundled_participants, kind_of_owner, numbered
+from copriv.agreement.participants import as_few, bundled_participants, kind_of_owner, numbered
 from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.one_answer import Common, Setting, feature_bound_of
 from copriv.model.fitness import relative_fitness

@@ -43,7 +43,7 @@ from jaxtyping import Float, Int
 from scipy.special import expit, ndtri
 
 from copriv.agreement import Agreement
-from copriv.agreement.equivalent_owners import bundles_of
+from copriv.agreement.participants import bundles_of
 from copriv.losses import Huber, Logistic, Squared
 from copriv.model.records import Records
 from copriv.populations.law import CLASSES
