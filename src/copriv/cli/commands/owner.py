@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +16,7 @@ from copriv.cli.commands.long_work import Ui, UiPort, going_on, page_beside
 from copriv.cli.commands.ui import needed
 from copriv.cli.show.console import answer, log, log_about, progress, waiting
 from copriv.display.ledger import spent
-from copriv.errors import InvalidInput, UsageError
+from copriv.errors import AgreementError, InvalidInput, UsageError
 from copriv.formatting.numbers import listed, percent
 from copriv.terms import can_be_told_apart
 
@@ -168,8 +169,9 @@ def serve(
                         reason = str(error)
                     log(f"{reason}; dialling again in {_AGAIN:g} s", logging.WARNING)
                     do(service.attended(asyncio.sleep(_AGAIN), figures))
-                    if next_agreement(agreement, terms.fingerprint) is not None:
-                        return
+                    with suppress(AgreementError):  # a file that is being replaced
+                        if next_agreement(agreement, terms.fingerprint) is not None:
+                            return
                 if watch is not None:
                     watch.over = reason
                 look()
