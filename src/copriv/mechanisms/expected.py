@@ -41,8 +41,6 @@ WITHIN = 0.72
 """Length of a row within its bin, over the bin's upper end: halfway, by squares or logarithms."""
 TIGHTER = (1.0, 0.6, 0.35, 0.2, 0.12)
 """Candidates for the bounds on rows, over those declared: longer rows count for less, all others have less noise."""
-BIAS = 0.15
-"""Gap of a model, without noise, whose long rows count for so little that no curvature is left; in proportion before that."""
 SCALES = (1.0, 0.2, 0.04, 0.008)
 """Candidates for the unit of columns beside an intercept of 1: at the least the model is the private mean and little more."""
 
@@ -149,7 +147,8 @@ class Tables:
     @property
     def biased(self) -> Float[Array, " tables"]:
         """What is left for rows that count for less."""
-        return np.asarray(BIAS * (1.0 - self.counted[:, 0]))
+        # 0.15 where they count for so little that no curvature is left, in proportion before that.
+        return np.asarray(0.15 * (1.0 - self.counted[:, 0]))
 
     def tied(self, firmness: float, variance: float) -> float:
         """Expected gap of a model tied to 0 with firmness λ, its gradient with noise of this variance."""

@@ -243,8 +243,9 @@ def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any
     try:
         what, noise = mechanism.leaves(agreement, terms)
         scale: float | None = mechanism.scale(agreement, terms)
+        promise = printable(mechanism.promise(agreement, terms)) if agreement.summed else None
     except CoprivError:  # terms that are still "auto", under which nobody can have answered
-        what, noise, scale = "", "", None
+        what, noise, scale, promise = "", "", None, None
     return {
         "name": printable(agreement.agreement.name),
         "own_copy": own_copy,
@@ -259,6 +260,7 @@ def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any
         "noise": printable(noise),
         "noise_scale": scale,
         "colluding": agreement.colluding if agreement.summed else None,
+        "promise": promise,
         "overlap": terms.overlap,
         "shared_epsilon": shared_epsilon,
         "shared_delta": shared_delta,
