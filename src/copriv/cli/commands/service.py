@@ -132,7 +132,7 @@ class Service:
         if days < WARNED_DAYS and self.beaten - self._warned >= _DAY:
             self._warned = self.beaten
             self.log(
-                f"a certificate of {self.keys.name} ends in {days:.0f} days; ask the coordinator for a new one",
+                f"a certificate of {self.keys.name} ends in {days:.0f} days; ask the coordinator to renew it (copriv init --renew)",
                 logging.WARNING,
             )
         if figures.started and not self._told_ready:
