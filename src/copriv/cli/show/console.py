@@ -24,21 +24,15 @@ from rich.text import Text
 from copriv.formatting import cards
 from copriv.formatting.sanitize import printable
 
-PATIENCE = 0.5
-"""Seconds before a bar appears: whoever waits for a second is told what for."""
-
 _LONGEST = 1600
 """Characters of a line: twenty of a terminal."""
-
-_NARROWEST = 110
-"""Tables are never squeezed below this many columns: a pipe has no width of its own."""
 
 
 def out() -> Console:
     """The result: standard output."""
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     if not console.is_terminal:
-        console.width = max(console.width, _NARROWEST)
+        console.width = max(console.width, 110)  # a pipe has no width of its own, and squeezes no table
     return console
 
 
@@ -173,7 +167,7 @@ def progress(title: str) -> Iterator[Callable[..., None]]:
         yield lambda done, total, title="": None
         return
     # The first report may be long in coming, so a timer and not a report puts up the bar.
-    show = threading.Timer(PATIENCE, bar.start)
+    show = threading.Timer(0.5, bar.start)
     show.daemon = True
     last = 0.0
 
