@@ -11,7 +11,7 @@ from copriv.forecast.forecaster import NOTICEABLE
 from copriv.forecast.own_learners import LearnerForecast, OwnLearnersForecast
 from copriv.forecast.result import AtHeterogeneity
 from copriv.formatting.cards import Card, Table
-from copriv.formatting.numbers import counted, estimated, percent, percent_range, plain_number, times
+from copriv.formatting.numbers import counted, estimated, percent, percent_range, plain_number, times, yes_or_no
 from copriv.formatting.sanitize import printable
 from copriv.simulation import NOT_PRIVATE
 
@@ -298,7 +298,7 @@ def _proved(outlook: Forecast) -> list[str | Table]:
         ("the papers' bounds for the agreed rule: on psi, or on the squared error of the parameters", "value",
          "may be used here"),
         outlook.bounds,
-        lambda one: (one.source, plain_number(outlook.shown(one)), "yes" if one.conditions_met else "no"),
+        lambda one: (one.source, plain_number(outlook.shown(one)), yes_or_no(one.conditions_met)),
         "bounds",
     )  # fmt: skip
     return ["6. What do the papers prove of the agreed rule?", bounds, ""]
@@ -446,7 +446,7 @@ def own_learners(outlook: OwnLearnersForecast) -> tuple[str | Table, ...]:
 
     def cells(one: LearnerForecast) -> Sequence[str]:
         sure = 100 * max(one.joining_pays_probability, 1 - one.joining_pays_probability)
-        pays = f"{'yes' if one.joining_pays else 'no'}, {sure:.0f} % sure"
+        pays = f"{yes_or_no(one.joining_pays)}, {sure:.0f} % sure"
         return one.name, percent(one.alone), percent(one.together), percent(one.learning), pays
 
     head = ("owner", "own records alone", "one common model", "own model from shared answers", "pays")
