@@ -13,7 +13,6 @@ from copriv.forecast.result import AtHeterogeneity
 from copriv.formatting.cards import Card, Table
 from copriv.formatting.numbers import counted, estimated, percent, percent_range, plain_number, times, yes_or_no
 from copriv.formatting.sanitize import printable
-from copriv.simulation import NOT_PRIVATE
 
 # The answer in short: on the first screen of a terminal, in a notebook, under the pictures.
 
@@ -21,7 +20,8 @@ from copriv.simulation import NOT_PRIVATE
 def card(outlook: Forecast) -> Card:
     """Card of a forecast: the verdict, ψ of each possible model, and each owner's gain."""
     title = f"Forecast: {counted(outlook.n_owners, 'owner')}, {outlook.public_rows:,} public rows"
-    return Card(title, (of_forecast(outlook), costs(outlook), owners(outlook), better_by(outlook)))
+    said = [f"Note: {warning}." for warning in outlook.warnings]
+    return Card(title, (of_forecast(outlook), costs(outlook), owners(outlook), better_by(outlook), *said))
 
 
 def title(outlook: Forecast) -> str:
@@ -30,7 +30,7 @@ def title(outlook: Forecast) -> str:
     name = printable(outlook.agreed.agreement.agreement.name, 80)
     read = "No private record was read"
     if outlook.kind == "after the pilot":
-        read = "Private records were read by a simulated pilot, and are known by its noisy answers alone"
+        read = "Private records were read by a simulated pilot: not private, not for release"
     return f"{name}: {counted(outlook.n_owners, 'owner')}, {counted(records, 'record')}. {read}."
 
 
@@ -113,9 +113,7 @@ def notes(outlook: Forecast) -> list[str]:
         said.append(
             "This is of the run after the pilot, with what it leaves of each epsilon; its answers may change it."
         )
-    if not outlook.agreed.private:
-        said.append(f"Note: the agreed terms are {NOT_PRIVATE}.")
-    return said
+    return [*said, *(f"Note: {warning}." for warning in outlook.warnings)]
 
 
 def _robust(found: Robustness) -> str:

@@ -17,7 +17,7 @@ from copriv.cli.show.console import log, tell
 from copriv.cli.show.output import save
 from copriv.cli.wizard import asked, taken, written
 from copriv.errors import UsageError
-from copriv.formatting.sanitize import printable
+from copriv.formatting.sanitize import printable, without_user
 
 
 def template() -> str:
@@ -104,6 +104,8 @@ def command(
         raise UsageError(f"{option} with --columns TABLE")
     if strata is not None and is_public is False:
         raise UsageError("--strata: is a column of public rows; does not go with --is-private")
+    if (shown := without_user(str(path))) != str(path):
+        raise UsageError(f"{shown}: is an address; name a file")
     if path.exists() and not force:
         raise UsageError(f"{path}: is there already; name another file, or replace it with --force")
     if path.is_dir():
