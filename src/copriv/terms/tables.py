@@ -176,10 +176,10 @@ class AgreedTerms(BaseModel):
         """Owner → SHA-256 of its public key, for owners whose key is agreed on."""
         return {table.name: table.key for table in self.owner_tables if table.key is not None}
 
-    @property
+    @cached_property
     def counts(self) -> Int[np.ndarray, " tables"]:
         """Number of owners of each table."""
-        return np.array([table.number for table in self.owner_tables], dtype=np.int64)
+        return _fixed(np.array([table.number for table in self.owner_tables], dtype=np.int64))
 
     @cached_property
     def n_owners(self) -> int:
@@ -202,10 +202,10 @@ class AgreedTerms(BaseModel):
         """Repeat a value of each table for each of its owners."""
         return np.repeat(np.asarray(values, dtype=np.float64), self.counts)
 
-    @property
+    @cached_property
     def records(self) -> Array:
         """n_i, one an owner."""
-        return self.by_owner([table.records for table in self.owner_tables])
+        return _fixed(self.by_owner([table.records for table in self.owner_tables]))
 
     @property
     def epsilons(self) -> Array:
@@ -228,13 +228,13 @@ class AgreedTerms(BaseModel):
         """κ_i, one an owner."""
         return self.by_owner([table.overlap for table in self.owner_tables])
 
-    @property
+    @cached_property
     def weights(self) -> Array:
         """Weight of each owner's answer: n_i/n, or the agreed one; they add up to 1."""
         weight = self.records
         if self.owner_tables[0].weight is not None:
             weight = self.by_owner([table.weight or 0.0 for table in self.owner_tables])
-        return np.asarray(weight / weight.sum())
+        return _fixed(np.asarray(weight / weight.sum()))
 
     @property
     def answers(self) -> int:
@@ -288,3 +288,9 @@ def _name_of_two_owners(tables: tuple[OwnerTerms, ...]) -> str | None:
         if name not in several and written_so and 1 <= int(number) <= several.get(start, 0):
             return name
     return None
+
+
+def _fixed(values: Any) -> Any:
+    """The array, which nobody can write to any more: a forecast reads it thousands of times."""
+    values.flags.writeable = False
+    return values
