@@ -278,7 +278,7 @@ class Consortium(Shown):
 
     def _others(self, owner: int) -> Float[Array, " owners"]:
         """Numbers of owners when one owner of this entry leaves."""
-        return self.number - (np.arange(len(self.records)) == owner)
+        return np.asarray(self.number - (np.arange(len(self.records)) == owner))
 
     def marginal_values(self) -> tuple[Float[Array, " owners"], Float[Array, " owners"]]:
         """−∂ψ/∂ε_i and −∂ψ/∂n_i: fall of ψ per unit of each owner's ε and per record."""

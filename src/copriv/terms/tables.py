@@ -179,7 +179,9 @@ class AgreedTerms(BaseModel):
     @cached_property
     def counts(self) -> Int[np.ndarray, " tables"]:
         """Number of owners of each table."""
-        return _fixed(np.array([table.number for table in self.owner_tables], dtype=np.int64))
+        counts = np.array([table.number for table in self.owner_tables], dtype=np.int64)
+        counts.flags.writeable = False
+        return counts
 
     @cached_property
     def n_owners(self) -> int:
@@ -205,7 +207,9 @@ class AgreedTerms(BaseModel):
     @cached_property
     def records(self) -> Array:
         """n_i, one an owner."""
-        return _fixed(self.by_owner([table.records for table in self.owner_tables]))
+        records = self.by_owner([table.records for table in self.owner_tables])
+        records.flags.writeable = False
+        return records
 
     @property
     def epsilons(self) -> Array:
@@ -234,7 +238,9 @@ class AgreedTerms(BaseModel):
         weight = self.records
         if self.owner_tables[0].weight is not None:
             weight = self.by_owner([table.weight or 0.0 for table in self.owner_tables])
-        return _fixed(np.asarray(weight / weight.sum()))
+        weights = np.asarray(weight / weight.sum())
+        weights.flags.writeable = False
+        return weights
 
     @property
     def answers(self) -> int:
@@ -288,9 +294,3 @@ def _name_of_two_owners(tables: tuple[OwnerTerms, ...]) -> str | None:
         if name not in several and written_so and 1 <= int(number) <= several.get(start, 0):
             return name
     return None
-
-
-def _fixed(values: Any) -> Any:
-    """The array, which nobody can write to any more: a forecast reads it thousands of times."""
-    values.flags.writeable = False
-    return values
