@@ -127,7 +127,9 @@ def as_few(agreement: Agreement) -> Agreement:
     answer in turns. For simulations only: nobody signs the result.
     """
     mechanism, terms = agreement.mechanism, agreement.agreement
-    if agreement.n_owners <= MOST or not isinstance(mechanism, GradientNoise) or terms.robust is not None:
+    if agreement.n_owners <= MOST or not isinstance(mechanism, GradientNoise):
+        return agreement
+    if terms.robust is not None or terms.graph is not None:
         return agreement
     bundles, pure = bundled_participants(agreement), mechanism.guarantee is Guarantee.PURE
     N, few = agreement.n_owners if agreement.synchronous else agreement.n_participants, bundles.number

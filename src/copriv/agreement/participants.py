@@ -9,7 +9,8 @@ from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.mechanisms import OneAnswer
 from copriv.model.fitness import FeasibleSet, Regularizer
-from copriv.rules import named
+from copriv.rules import SyncDecay, named
+from copriv.rules.graph import Graph, OnGraph
 from copriv.rules.rule import Descent, UpdateRule
 from copriv.types import Array
 
@@ -64,4 +65,7 @@ def agreed_rule(
     if shares is None and shares_by_rate:
         rates = np.array(participants.rates)
         shares = rates / rates.sum()
-    return named(terms.rule).update(agreement, descent, participants.weights, shares)
+    rule = named(terms.rule).update(agreement, descent, participants.weights, shares)
+    if terms.graph is not None and isinstance(rule, SyncDecay):
+        return OnGraph(rule, Graph.of(agreement), agreement.weights, bool(terms.tracking))
+    return rule

@@ -19,10 +19,12 @@ from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants
 from copriv.errors import CoprivError
 from copriv.exact import Order, OwnerKinds, expected_cost
+from copriv.exact.on_graph import OwnersOnGraph, on_graph
 from copriv.forecast.quantiles import quantiles
 from copriv.formatting.cards import Shown
 from copriv.formatting.frames_and_plots import Columns, Framed
 from copriv.mechanisms import GradientNoise, Guarantee
+from copriv.model.objective import Quadratic
 from copriv.model.threads import one_thread
 from copriv.plan import Choice
 from copriv.plan.aggregated_runs import DEALT_OWNERS, runs_in
@@ -31,6 +33,8 @@ from copriv.populations.world import World
 from copriv.privacy.noise import Law
 from copriv.problem import Problem
 from copriv.rules import named
+from copriv.rules.graph import Graph
+from copriv.rules.rule import InRounds
 from copriv.types import Array
 
 WORLDS = 32
@@ -230,7 +234,8 @@ def assess(
     agreement, alike = problem.agreement, worlds[0].apart is None
     # Where all owners answer at one point, only the sum of the answers counts, and that is the pool's. With 20 records per
     # parameter, the answers of a single owner are taken to be the pool's too.
-    pooled = agreement.synchronous or agreement.records.min() >= 20 * problem.n_parameters
+    graph = agreement.agreement.graph is not None
+    pooled = (agreement.synchronous and not graph) or agreement.records.min() >= 20 * problem.n_parameters
     dealt = alike and agreement.n_owners <= DEALT_OWNERS and (agreement.one_answer or not pooled)
     if dealt:
         worlds = [world.dealt() for world in worlds]
@@ -244,7 +249,8 @@ def assess(
     ψ = by_world.reshape(-1, len(k))
     kind: Literal["exact", "simulated"] = "simulated"
     mean = ψ.mean(axis=0)
-    if all(one.clipped == 0 for one in simulated) and not dealt and (alike or agreement.synchronous):
+    by_pool = not dealt and (alike or agreement.synchronous)
+    if all(one.clipped == 0 for one in simulated) and (graph or by_pool):
         means = list(takewhile(lambda one: one is not None, (_exact_mean(at(problem.terms)) for at in problems)))
         if len(means) == len(worlds):
             kind, mean = "exact", np.mean(np.array(means), axis=0)[k - k[0]]
@@ -290,6 +296,8 @@ def _exact_mean(problem: Problem) -> Array | None:
     ):
         return None  # before `recursion` is called: where owners answer once, the step may still be "auto"
     recursion = named(terms.rule).recursion(agreement)
+    if terms.graph is not None and isinstance(recursion, InRounds):
+        return _exact_mean_on_graph(problem, quadratic, recursion)
     if recursion is None or not np.allclose(agreement.records / agreement.records.sum(), agreement.weights):
         return None
     kinds, counts = np.unique(_as_participants(agreement), axis=0, return_counts=True)
@@ -299,6 +307,17 @@ def _exact_mean(problem: Problem) -> Array | None:
     order: Order = "random order" if terms.schedule == "random-order" else "uniform"
     try:
         cost = expected_cost(recursion, quadratic, owners, terms.horizon, problem.start, order)
+    except CoprivError:
+        return None  # the exact recursion takes too long for these owners
+    return np.asarray(cost / problem.optimum.value)
+
+
+def _exact_mean_on_graph(problem: Problem, quadratic: Quadratic, recursion: InRounds) -> Array | None:
+    agreement, made = problem.agreement, {id(one): Quadratic.of(one, problem.regularizer) for one in problem.owners}
+    own, scales = tuple(made[id(one)] for one in problem.owners), agreement.noise_scales()
+    owners = OwnersOnGraph(Graph.of(agreement), bool(agreement.agreement.tracking), agreement.weights, scales, own)
+    try:
+        cost = on_graph(quadratic, owners, recursion, problem.start)
     except CoprivError:
         return None  # the exact recursion takes too long for these owners
     return np.asarray(cost / problem.optimum.value)
