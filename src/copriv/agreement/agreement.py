@@ -139,6 +139,12 @@ class Agreement(Shown, Framed, AgreedTerms):
         document["owner"] = [{k: v for k, v in owner.items() if k != "floor"} for owner in document["owner"]]
         return Agreement.of(document)
 
+    def central(self) -> "Agreement":
+        """These terms with one learner that all owners answer, in place of a graph; the same object where there is none."""
+        if self.agreement.graph is None:
+            return self
+        return self.replace(agreement=dict.fromkeys(("graph", "relays", "mixing", "tracking")))
+
     def replace(self, **changes: Any) -> "Agreement":
         """Return a copy with some terms changed, checked again: `replace(agreement={"step": 3.0}, model={...})`.
 

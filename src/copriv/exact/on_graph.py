@@ -46,14 +46,18 @@ def on_graph(quadratic: Quadratic, owners: OwnersOnGraph, recursion: InRounds, s
     Raises InvalidInput for what is out of reach.
     """
     N, p, σ = len(owners.shares), len(quadratic.c), quadratic.regularizer.strength
-    W, gain = owners.graph.weights, N * owners.shares
+    gain, W = N * owners.shares, owners.graph.weights
     best, θ0 = quadratic.free_minimum(), finite_array("start", start, 1)
-    alike = all(one is owners.own[0] for one in owners.own)
+    alike = all(one is owners.own[0] for one in owners.own) and bool((owners.own[0].H == quadratic.H).all())
     size, blocks = (N, p) if alike else (N * p, 1)
     if (1 + owners.tracking) ** 3 * len(recursion.steps) * blocks * float(size) ** 3 > MOST:
-        raise InvalidInput(f"graph: an exact mean of {N} owners, {p} parameters and {len(recursion.steps)} rounds takes too long")
+        raise InvalidInput(
+            f"graph: an exact mean of {N} owners, {p} parameters and {len(recursion.steps)} rounds takes too long"
+        )
     noise = 2.0 * (gain * owners.noise_scale) ** 2
-    at_best = np.array([w * (one.gradient(best) - σ * best) + σ * best for w, one in zip(gain, owners.own, strict=True)])
+    at_best = np.array(
+        [w * (one.gradient(best) - σ * best) + σ * best for w, one in zip(gain, owners.own, strict=True)]
+    )
     if alike:
         a, U = np.linalg.eigh(quadratic.hessian)
         own = np.linalg.eigvalsh(owners.own[0].hessian) - σ
@@ -65,7 +69,7 @@ def on_graph(quadratic: Quadratic, owners: OwnersOnGraph, recursion: InRounds, s
         for i, one in enumerate(owners.own):
             block = slice(i * p, (i + 1) * p)
             D[0, block, block] = gain[i] * (one.hessian - σ * np.eye(p)) + σ * np.eye(p)
-        W, noise = np.kron(W, np.eye(p)), np.repeat(noise, p)
+        W, noise = np.asarray(np.kron(W, np.eye(p))), np.repeat(noise, p)
         r, z = at_best.reshape(1, -1), np.tile(θ0 - best, N)[None]
         A = np.kron(np.eye(N), quadratic.hessian)[None] / N
     return _cost(_Linear.of(W, D, r, noise, owners.tracking), A, z, recursion)

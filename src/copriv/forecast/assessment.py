@@ -42,6 +42,8 @@ WORLDS = 32
 RUNS = 128
 AS_AGREED = "as agreed"
 """Description of agreed terms that leave nothing to be planned."""
+NEAR = 1.05
+"""ψ over that of one learner up to which a graph costs nothing to speak of: about the accuracy of a forecast."""
 ERRORS = 2.0
 """Bootstrap standard errors, over worlds, within which two costs count as equal."""
 
@@ -193,6 +195,48 @@ class Robustness:
     def times(self) -> float:
         """ψ over that of averaged answers."""
         return self.relative_fitness / max(self.averaged, 1e-300)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in the JSON contract of a forecast."""
+        return {**vars(self), "times": self.times}
+
+
+@dataclass(frozen=True)
+class CostOfGraph:
+    """What it costs that owners on a graph hear their neighbours alone (`agreement.graph`)."""
+
+    spectral_gap: float
+    """The least share of the owners' disagreement that the exchanges of a round remove."""
+    relative_fitness: float
+    """E ψ of the agreed terms, a mean over the owners' models."""
+    central: float
+    """E ψ of the same terms with one learner that all owners answer, in the same worlds."""
+    exchanges: int
+    """Exchanges between neighbours in each round, as agreed."""
+    enough: int | None
+    """The fewest of 1, 2, 4 … 64 exchanges in each round at which E ψ is at most NEAR times that of one learner."""
+
+    @classmethod
+    def of(cls, agreed: Assessment, assessed: Callable[[Agreement], Assessment]) -> "CostOfGraph":
+        """Compare agreed terms with those of one learner, and with more exchanges.
+
+        assessed: returns the assessment of other terms in the same worlds.
+        """
+        terms = agreed.agreement
+        ψ, central = (one.relative_fitness.end["mean"] for one in (agreed, assessed(terms.central())))
+        enough = None
+        for exchanges in (1, 2, 4, 8, 16, 32, 64):
+            more = terms.replace(agreement={"mixing": exchanges})
+            if assessed(more).relative_fitness.end["mean"] <= NEAR * central:
+                enough = exchanges
+                break
+        graph = Graph.of(terms)
+        return cls(graph.spectral_gap, ψ, central, graph.exchanges, enough)
+
+    @property
+    def times(self) -> float:
+        """ψ over that of one learner."""
+        return self.relative_fitness / max(self.central, 1e-300)
 
     def to_dict(self) -> dict[str, Any]:
         """As in the JSON contract of a forecast."""

@@ -62,5 +62,6 @@ def setting_of(problem: Problem) -> Setting:
             (bool(np.all(np.abs(problem.start) <= f.feasible_set.theta_max)), "the start in Θ"),
             (equally, "owners answer equally often"),
             *([] if terms.robust is None else [(False, "answers averaged by records")]),
+            *([] if terms.graph is None else [(False, "one learner that all owners answer")]),
         ),
     )

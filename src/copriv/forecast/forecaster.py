@@ -19,6 +19,7 @@ from copriv.forecast.assessment import (
     RUNS,
     WORLDS,
     Comparison,
+    CostOfGraph,
     Robustness,
     Run,
     assess,
@@ -123,7 +124,9 @@ def forecast_of(
     heterogeneity = heterogeneity_of(sample)
     worlds = draw_worlds(sample, problem.terms, heterogeneity, WORLDS, seed)
     agreed = assess(problem.under(settled), words, runs, seed, worlds)
-    robustness = None
+    robustness = graph = None
+    if settled.agreement.graph is not None:
+        graph = CostOfGraph.of(agreed, lambda terms: assess(problem.under(terms), words, runs, seed, worlds))
     if settled.agreement.robust is not None:
         averaged = settled.replace(agreement={"robust": None, "robust_by": None})
         plain = assess(problem.under(averaged), words, runs, seed, worlds)
@@ -204,6 +207,7 @@ def forecast_of(
         runs=found,
         comparison=Comparison.of(agreed, recommended),
         robustness=robustness,
+        graph=graph,
         problem=problem,
         worlds=worlds,
         kind=kind,

@@ -1,13 +1,13 @@
 """Every owner a learner, on a graph: each has a model of its own and exchanges vectors with its neighbours alone.
 
-In round k owner i answers at its own model and with its own noise, h_i = N w_i Q̄_i(θ_i). With the steps a_k, the regulariser and
-the feasible set of rule S1 or S2, and W the Metropolis weights of the graph, to the power of the agreed number of exchanges,
+In round k owner i answers at its own model and with its own noise, h_i = N w_i Q̄_i(θ_i). With the steps a_k, the regulariser
+and the feasible set of rule S1 or S2, and W the Metropolis weights of the graph, to the power of the number of exchanges,
 
     θ_i[k+1] = Π_Θ[Σ_j W_ij (θ_j[k] − a_k d_j[k])],     d_j = ∇g(θ_j) + h_j.
 
-**Tracking** puts y_j = d_j + u_j in place of d_j, with corrections u_i[k+1] = Σ_j W_ij y_j[k] − d_i[k] that start at 0 and have the
-sum 0. Each y_j then follows the mean of all d_i, so that owners with different records do not drift apart. Each round two
-vectors go to each neighbour in place of one.
+**Tracking** puts y_j = d_j + u_j in place of d_j, with corrections u_i[k+1] = Σ_j W_ij y_j[k] − d_i[k] that start at 0 and
+have the sum 0. Each y_j then follows the mean of all d_i, so that owners with different records do not drift apart. Each
+round two vectors go to each neighbour in place of one.
 
 Everything that an owner says is a function of private answers, its own among them, so the ε of m answers is the same
 (post-processing). On the complete graph, from equal starts, W_ij = 1/N and all models are those of the central learner.
@@ -132,7 +132,7 @@ def _named(name: str, nodes: int, seed: int) -> Iterator[tuple[int, int]]:
 
 def _reached(adjacent: Nodes, start: int, passes: Nodes) -> Nodes:
     """Nodes that edges lead to from `start` by way of nodes that pass messages on."""
-    reached = np.arange(len(adjacent)) == start
+    reached: Nodes = np.arange(len(adjacent)) == start
     new = reached
     while new.any():
         new = adjacent[new & passes].any(axis=0) & ~reached

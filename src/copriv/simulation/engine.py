@@ -97,7 +97,9 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
     ψ, last, graph = _psi(problem, played.kept, options.threads), played.kept[-1], None
     if terms.graph is not None:
         models, last = last, last.mean(axis=1)
-        graph = GraphOutcome(models, ψ[-1], _psi(problem, last[None], options.threads)[0], Graph.of(agreement).spectral_gap)
+        graph = GraphOutcome(
+            models, ψ[-1], _psi(problem, last[None], options.threads)[0], Graph.of(agreement).spectral_gap
+        )
         ψ = ψ.mean(axis=2)
     answered = np.zeros(agreement.n_owners, dtype=int)
     for j, group in enumerate(played.members):
@@ -171,4 +173,4 @@ def _held_out(problem: Problem, theta: Float[Array, "runs *owners p"]) -> Float[
         return None
     fitness = problem.fitness_of(problem.held_out)
     relative: Array = fitness.value(theta) / float(fitness.value(problem.optimum.theta)) - 1.0
-    return relative.reshape(len(theta), -1).mean(axis=1)
+    return np.asarray(relative.reshape(len(theta), -1).mean(axis=1))

@@ -118,11 +118,11 @@ class GraphOutcome:
 
     def merge(self, others: "Sequence[GraphOutcome]") -> "GraphOutcome":
         """These runs followed by those of `others`."""
-        arrays = {
-            name: np.concatenate([getattr(one, name) for one in (self, *others)])
-            for name in ("models", "relative_fitness", "of_mean")
-        }
-        return replace(self, **arrays)
+        every = (self, *others)
+        models, psi, of_mean = (
+            np.concatenate([getattr(one, name) for one in every]) for name in ("models", "relative_fitness", "of_mean")
+        )
+        return GraphOutcome(models, psi, of_mean, self.spectral_gap)
 
     def to_dict(self) -> dict[str, Any]:
         """As in the JSON contract."""

@@ -203,7 +203,9 @@ def _answers_on_graph(gradients: BatchedGradients, scales: Array, draw: NoiseSou
     def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
         noise = scales[:, None] * draw(k)
         owners = np.tile(np.arange(len(scales)), len(theta))
-        return np.asarray(gradients(owners, theta.reshape(len(owners), -1)) + noise.reshape(len(owners), -1)).reshape(theta.shape)
+        return np.asarray(gradients(owners, theta.reshape(len(owners), -1)) + noise.reshape(len(owners), -1)).reshape(
+            theta.shape
+        )
 
     return answer
 
