@@ -32,7 +32,7 @@ from copriv.data.stream import _cut
 from copriv.data.tables import column_names, pieces, read_table
 from copriv.errors import CoprivError
 from copriv.estimators import PrivateRegressor, linear
-from copriv.estimators.rows import whose_rows
+from copriv.estimators.inputs import whose_rows
 from copriv.model.records import Records
 
 Columns: TypeAlias = dict[str, list[Any]]

@@ -22,7 +22,7 @@ from copriv.forecast import forecast
 from copriv.forecast.assessment import Assessment, Band
 from copriv.forecast.standalone_models import WithoutJoining
 from copriv.forecast.what_if import reach
-from copriv.plan import candidates, clipping_bias, simulated_refinement
+from copriv.plan import candidates, clipping_bias, planner
 from copriv.problem.verdict import Asked
 
 
@@ -31,8 +31,8 @@ def _few_candidates():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "ANSWERS", (1, 2, 4))
         patch.setattr(clipping_bias, "GRADIENT_BOUNDS", 6)
-        patch.setattr(simulated_refinement, "FINALISTS", 2)
-        patch.setattr(simulated_refinement, "FINALIST_WORLDS", 2)
+        patch.setattr(planner, "FINALISTS", 2)
+        patch.setattr(planner, "FINALIST_WORLDS", 2)
         yield
 
 

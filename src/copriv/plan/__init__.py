@@ -1,7 +1,7 @@
 """The terms that cost the least, chosen from public information only: `plan`.
 
 Every setting (`candidates`, `clipping_bias`) has a price by a table (`prices`, of `rule_response`); the cheapest few are run on
-the public rows (`simulated_refinement`; `one_answer` for mechanisms of one answer), and those that owners who differ would
+the public rows (`planner`; `one_answer` for mechanisms of one answer), and those that owners who differ would
 break are left out (`minimax_regret`). `plan_result` is what comes of it, `noise_curve` what owners are valued by.
 """
 

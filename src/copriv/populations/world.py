@@ -2,7 +2,7 @@
 
 A forecast's means, quantiles and shares are over worlds, draws of a hierarchical model of the owners' records given the public
 rows. `copriv.populations.law` draws all records. Where owners differ, `copriv.populations.dealt` and
-`copriv.populations.by_owner` draw the allocation.
+`copriv.populations.dealt` draw the allocation.
 """
 
 from dataclasses import dataclass, replace

@@ -58,7 +58,9 @@ class Graphs:
         for one, tracking in zip(axes[0], (False, True), strict=True):
             for (graph, colour), mark in zip(GRAPHS.items(), (*drawing.MARKERS, "o"), strict=True):
                 mine = [r for r in rows if r["graph"] == graph and r["tracking"] == tracking]
-                one.plot([r["owners"] for r in mine], [r["times"] for r in mine], f"-{mark}", color=colour, ms=5, label=graph)
+                one.plot(
+                    [r["owners"] for r in mine], [r["times"] for r in mine], f"-{mark}", color=colour, ms=5, label=graph
+                )
             one.set_xscale("log")
             one.set_xlabel("owners")
             one.set_ylabel("" if tracking else "$\\mathrm{E}\\,\\psi$ over that of one learner")
