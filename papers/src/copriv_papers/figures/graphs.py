@@ -85,8 +85,8 @@ class Graphs:
         why = (
             f"the complete graph is the central learner. With {most} owners a ring costs {ring:.2g} times as much as one "
             f"learner, a grid {at['grid', False]['times']:.2g} times and a random graph of at most four neighbours "
-            f"{at['random', False]['times']:.2g} times; with tracking a ring costs {tracked:.2g} times. On a sparse graph an owner "
-            "hears of far owners late: its model keeps more of the noise of its neighbourhood, and drifts to its records."
+            f"{at['random', False]['times']:.2g} times; with tracking a ring costs {tracked:.2g} times. On a sparse graph an "
+            "owner hears of far owners late: its model keeps more of the noise of its neighbourhood, and drifts to its records."
         )
         return Judgement(BEYOND_THEM, why, tuple(found))
 
