@@ -71,12 +71,3 @@ def refuse_sums(agreed: AgreedTerms) -> None:
             'agreement.aggregation: "sum" can be planned, forecast and simulated, but is not carried by a network yet: a share '
             'of the noise protects nobody unless the answer is masked; choose aggregation = "each" to run it'
         )
-
-
-def refuse_graphs(agreed: AgreedTerms) -> None:
-    """Raise AgreementError where owners hear their neighbours: messages between processes do not carry that yet."""
-    if agreed.agreement.graph is not None:
-        raise AgreementError(
-            "agreement.graph: can be planned, forecast and simulated, but is not carried by a network yet: queries go from one "
-            "learner to all owners; leave graph out to run it"
-        )

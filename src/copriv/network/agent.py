@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
 from copriv.agreement import Agreement
-from copriv.agreement.sums import refuse_graphs, refuse_sums
+from copriv.agreement.sums import refuse_sums
 from copriv.errors import BudgetRefused, CoprivError, NotCertified, QueryRefused, Unreachable
 from copriv.formatting.sanitize import printable
 from copriv.model.records import InBlocks, Records
@@ -120,7 +120,6 @@ class OwnerAgent:
     ) -> None:
         self._policy = policy or Policy()
         refuse_sums(agreement)
-        refuse_graphs(agreement)
         keys.check_agreed(agreement.owner_keys.get(name))
         self._checked = Owner(agreement, name, records, loss)  # raises now whatever can be refused without a query
         self._policy.check(agreement, name, columns)

@@ -28,6 +28,7 @@ from copriv.network.store import START, Event, RunStore, StoreFailed
 from copriv.privacy.noise import Law
 from copriv.protocol import Answer, Query
 from copriv.rules import Aggregation, named
+from copriv.rules.graph import OnGraph
 from copriv.rules.robust import RobustAggregation
 from copriv.types import Array
 
@@ -229,7 +230,8 @@ class Run:
                 party, turn = self.parties[owner], self.open[self.participant_of[owner]]
                 party.asked, party.closed = said["sequence"], ""
                 # θ is shared, not copied: a small file may hold a long θ and a hundred thousand queries at it.
-                query = Query(identity, self._fingerprint, owner, turn.theta, self.head, said["signature"])
+                θ = self.trajectory.asks(owner, turn.theta)
+                query = Query(identity, self._fingerprint, owner, θ, self.head, said["signature"])
                 self.asked[identity], turn.waiting[owner] = Asked(said["turn"], query), query
             case "answer":
                 self._answered(line)
@@ -298,6 +300,8 @@ class Run:
         ]
         if self._trajectory is not None and (noise := self._trajectory.noise_check) is not None:
             owners = [owner | {"too_little_noise": few} for owner, few in zip(owners, noise.too_little(), strict=True)]
+        if self._trajectory is not None and (models := self._trajectory.models) is not None:
+            owners = [owner | {"model": θ.tolist()} for owner, θ in zip(owners, models, strict=True)]
         return {
             "run": self.name,
             "head": self.head,
@@ -358,9 +362,23 @@ class Trajectory:
 
     @property
     def model(self) -> Float[Array, " p"]:
-        """The present θ, which is the result of the run if it ends here."""
+        """The present θ, which is the result of the run if it ends here; on a graph the mean of the owners' models."""
         θ: Array = self._rule.model(self._state)[0]
         return θ.copy()
+
+    @property
+    def models(self) -> Float[Array, "owners p"] | None:
+        """Each owner's present model, on a graph; else None."""
+        if not isinstance(self._rule, OnGraph):
+            return None
+        return np.array(self._rule.models(self._state)[0])
+
+    def asks(self, owner: str, theta: Float[Array, " stacked"]) -> Float[Array, " p"]:
+        """The part of a turn's θ at which this owner is asked: on a graph its own, else all of it."""
+        if not isinstance(self._rule, OnGraph):
+            return theta
+        part: Array = theta.reshape(len(self._weights), -1)[[*self._weights].index(owner)]
+        return part
 
     def unfit(self, answer: Float[Array, " answer"]) -> str:
         """Why a vector is refused as an answer: its length, or entries that are not finite or too large; "" if it is not."""
@@ -376,16 +394,20 @@ class Trajectory:
     def step(self, participant: int, answers: Mapping[str, Array]) -> None:
         """One step of the rule with Σ (n_i/n_G) Q̄_i over the owners that answered (A, Remark 2), or their robust mean.
 
+        On a graph it is one step of each owner, with its own answer.
+
         Raises InvalidInput where that needs the answers of more owners.
         """
         given = np.array(list(answers.values())).reshape(len(answers), self.length)
-        if self.noise_check is None:
+        if isinstance(self._rule, OnGraph) and [*answers] == [*self._weights]:
+            answer = given.reshape(-1)
+        elif self.noise_check is None and not isinstance(self._rule, OnGraph):
             answer = Aggregation(np.array([self._weights[name] for name in answers])).vector(given)
-        elif [*answers] == [*self._weights]:
+        elif self.noise_check is not None and [*answers] == [*self._weights]:
             answer = self._robust.vector(given[None])[0]
             self.noise_check.take(given)
         else:
             raise InvalidInput(
-                "a robust mean of running means needs the answers of all owners, in their order, each round"
+                "robust means of running means and steps on a graph need the answers of all owners, in their order, each round"
             )
         self._state = self._rule.step(self._state, np.array([participant]), answer[None, :])

@@ -381,7 +381,8 @@ class Conductor:
     def _ask(self, turn: Turn, owner: str) -> None:
         sequence = self.parties[owner].asked + 1
         identity = query_identity(self._fingerprint, self.store.run, owner, sequence)
-        plain = Query(identity, self._fingerprint, owner, turn.theta, self.store.head)
+        θ = self.run.trajectory.asks(owner, turn.theta)
+        plain = Query(identity, self._fingerprint, owner, θ, self.store.head)
         query = signed_query(self._keys, self.store.run, plain, self.dictionary)
         self.store.event(
             "query", turn=turn.number, owner=owner, sequence=sequence, identity=identity, signature=query.signature
