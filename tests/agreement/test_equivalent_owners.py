@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
-from copriv.agreement.equivalent_owners import MOST, as_few, bundled_participants, bundles_of
-from copriv.agreement.participants import Participants
+from copriv.agreement.participants import MOST, Participants, as_few, bundled_participants, bundles_of
 from copriv.forecast import forecast
 from copriv.forecast.assessment import assess
 from copriv.model.records import Records

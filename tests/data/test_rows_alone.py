@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from copriv.data import Category, Number, Schema, TwoClasses
 from copriv.data.cells import numbers
 from copriv.data.columns import Boolean, Date
-from copriv.data.from_arrays import as_records
+from copriv.data.consortium import as_records
 from copriv.data.sql import read_sql, stream_sql
 from copriv.data.stream import _cut
 from copriv.data.tables import column_names, pieces, read_table

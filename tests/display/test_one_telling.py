@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from copriv.agreement import Agreement
-from copriv.cli.show import forecast as screen
+from copriv.cli.commands import forecast as screen
 from copriv.cli.show.console import tell
 from copriv.display import forecast as told
 from copriv.display.run import compared

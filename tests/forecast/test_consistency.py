@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
+from copriv.cli.commands import forecast as forecast_answer
 from copriv.cli.show import console
-from copriv.cli.show import forecast as forecast_answer
 from copriv.display import forecast as words
 from copriv.display import verdict as told
 from copriv.display import what_if
@@ -251,5 +251,5 @@ def test_a_verdict_agrees_with_its_median(seed, shift, spread, apart):
         assert (probability > 0.5) == (verdict.gain >= 0.005)
     assert verdict.answer == ("yes" if probability >= 0.8 else "no" if probability <= 0.2 else "open")
     if not 1 / 4 < probability < 3 / 4:
-        own_records = judged.on_own_records(ended(together), 0)
+        own_records = judged.on_own(ended(together), 0).summary()
         assert own_records.joining_pays_probability >= probability - 1e-12

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
-from copriv.agreement.equivalent_owners import as_few
+from copriv.agreement.participants import as_few
 from copriv.errors import AgreementError, DataError
 from copriv.exact import OwnerKinds, expected_cost
 from copriv.mechanisms import GradientNoise

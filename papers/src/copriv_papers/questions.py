@@ -21,7 +21,7 @@ class Question:
     """The page that tells of it, below docs/."""
 
 
-_GRAPH = "`graph`: each owner has a model and mixes those of its neighbours; simulated, forecast, and run over a network by relay."
+_GRAPH = "`graph`: each owner has a model and mixes those of neighbours; simulated, forecast, and run over a network by relay."
 _MARKET = "What joining is worth to each owner, Shapley values and break-even budgets are forecast; nobody is paid."
 _LIARS = (
     "`robust`: owners that lie are borne by S1 and S2, and missing noise is found out; not by A1, A2 or one answer."

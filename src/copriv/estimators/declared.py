@@ -114,8 +114,6 @@ def _between(limits: tuple[float, float], name: str, value: Any, remedy: str, ow
     return given
 
 
-DROWNED = 0.9
-"""An expected gap above this share of what a constant leaves is said in a warning."""
 SHARES = ((0.1, 0.05),)
 """Shares of ε for lengths of rows and sizes of targets (`copriv.mechanisms.lengths`), each with the largest scale of noise
 on the share of rows in a bin at which it is spent: the first that is heard, or none."""
@@ -182,8 +180,8 @@ class Settled:
 
     @property
     def drowned(self) -> bool:
-        """Whether noise is expected to leave little but a constant."""
-        return self.expected_gap > DROWNED * self.constant_gap
+        """Whether noise is expected to leave little but a constant, which is said in a warning."""
+        return self.expected_gap > 0.9 * self.constant_gap
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +199,13 @@ class Measured:
     @classmethod
     def of(cls, noisy: Float[Array, " answer"], scale: float) -> "Measured":
         """noisy: an answer of "lengths", or the mean of several; scale: of its noise."""
-        (columns, rows), *targets = (_in_unit(shares(one), scale) for one in np.split(noisy, len(noisy) // BINS))
+        found = []
+        for one in np.split(noisy, len(noisy) // BINS):
+            # The first bins that have hardly a row are left out, and their rows are counted in the next one.
+            rows, few = shares(one), max(BARELY * scale, min(SURELY * scale, CLIPPED))
+            empty = int(np.searchsorted(np.cumsum(rows)[:-1], few, side="right"))
+            found.append((empty, np.append(rows[: empty + 1].sum(), rows[empty + 1 :])))
+        (columns, rows), *targets = found
         if not targets:
             return cls(columns, 0, tuple(rows.tolist()))
         target, sizes = targets[0]
@@ -213,13 +217,6 @@ class Measured:
         """What is wanted, for a target in its unit."""
         model = wanted["model"]
         return {**wanted, "model": {**model, "threshold": model["threshold"] * 2.0**self.target}}
-
-
-def _in_unit(rows: Float[Array, " bins"], scale: float) -> tuple[int, Float[Array, " fewer"]]:
-    """How many of the first bins have hardly a row, and the bins from there on, with these rows in the first one."""
-    few = max(BARELY * scale, min(SURELY * scale, CLIPPED))
-    empty = int(np.searchsorted(np.cumsum(rows)[:-1], few, side="right"))
-    return empty, np.append(rows[: empty + 1].sum(), rows[empty + 1 :])
 
 
 def measuring(

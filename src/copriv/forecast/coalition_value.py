@@ -26,7 +26,8 @@ the noise that the strictest of them asks for. Owners' floors count at their mea
 **Shapley values** are a fair division of what joining is worth. The worth of a coalition is what its members save, v(C) = Σ_{i
 in C} max(0, without_i − cost(C)): an owner does not use a model that is worse than what it has without joining. Single owners
 are worth 0. The values add up to the savings of all owners for whom joining pays, and all of them are 0 only where it pays for
-none."""
+none.
+"""
 
 from bisect import bisect_left
 from collections.abc import Callable
@@ -38,7 +39,7 @@ from jaxtyping import Bool, Float, Int
 
 from copriv.agreement import Agreement
 from copriv.formatting.cards import Shown
-from copriv.plan.noise_curve import NoiseCurve
+from copriv.plan.plan_result import NoiseCurve
 from copriv.types import Array
 
 EXACT_OWNERS = 12

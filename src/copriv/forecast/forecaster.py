@@ -25,12 +25,12 @@ from copriv.forecast.assessment import (
     Robustness,
     Run,
     assess,
+    quantiles,
     relative_error,
 )
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.generalisation import generalisation_of
 from copriv.forecast.owner_forecast import owners_of
-from copriv.forecast.quantiles import quantiles
 from copriv.forecast.rare_records import Unseen
 from copriv.forecast.result import AtHeterogeneity, Forecast, Kind
 from copriv.forecast.standalone_models import WithoutJoining

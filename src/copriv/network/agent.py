@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
 from copriv.agreement import Agreement
-from copriv.agreement.sums import refuse_sums
+from copriv.agreement.sums import check_keys_named
 from copriv.errors import BudgetRefused, CoprivError, NotCertified, QueryRefused, Unreachable
 from copriv.formatting.sanitize import printable
 from copriv.model.records import InBlocks, Records
@@ -32,9 +32,13 @@ from copriv.network.messages import (
     Finished,
     Hello,
     Malformed,
+    Members,
     Message,
     Offer,
+    PublicKeys,
     Refusal,
+    SetSigned,
+    SumQuery,
     Welcome,
     closing_content,
     decode,
@@ -44,6 +48,7 @@ from copriv.network.messages import (
     welcome_content,
 )
 from copriv.network.policy import Policy
+from copriv.network.sum_messages import OwnersPart
 from copriv.network.transport import CHANCE, Clock, Dialer, Link
 from copriv.owner import Owner
 from copriv.privacy.ledger import AnswerLost, Ledger, LedgerDamaged, LedgerFailed
@@ -53,12 +58,11 @@ from copriv.types import Loss
 
 WELCOME_SECONDS = 20.0
 """Time limit for the learner's welcome, four times the wait that its rate limit imposes on frequent connections."""
-_SHORTEST_WAIT = 1.0
-"""Least time limit for the learner's welcome, also where the time to give up is near."""
 _LONGEST_PACE, _LONGEST_REASON = 86_400.0, 500
 """Largest pace that a welcome may name (a day, in seconds), and the largest number of characters of a logged reason."""
-_SERVED_SECONDS = 60.0
-"""A session of this length counts as successful, as does one in which a query is answered."""
+
+
+_Asked = Query | PublicKeys | SetSigned
 
 
 @runtime_checkable
@@ -119,7 +123,8 @@ class OwnerAgent:
         times: ReleaseTime | None = None,
     ) -> None:
         self._policy = policy or Policy()
-        refuse_sums(agreement)
+        if agreement.summed:
+            check_keys_named(agreement)
         keys.check_agreed(agreement.owner_keys.get(name))
         self._checked = Owner(agreement, name, records, loss)  # raises now whatever can be refused without a query
         self._policy.check(agreement, name, columns)
@@ -130,6 +135,8 @@ class OwnerAgent:
         self._times = times or self._checked.release_time()
         self._current: tuple[str, Owner] | None = None
         """The name of the newest run, and the owner that answers in it."""
+        self._sums: OwnersPart | None = None
+        """Its part in the sums of that run, where answers are seen in sums only."""
         self._runs = 0
         self._logged_kinds: set[type[CoprivError]] = set()
         """Types of the errors that were logged as reasons of a refusal."""
@@ -161,7 +168,8 @@ class OwnerAgent:
                 # Dialling again would let the learner ask for more answers than it has a signed count of.
                 if self._count_signed:
                     return "the learner took the count of answers, and closed the connection without a word"
-                if self._last_answer >= begun or time.monotonic() - begun >= _SERVED_SECONDS:
+                # A session of a minute counts as successful, as does one in which a query is answered.
+                if self._last_answer >= begun or time.monotonic() - begun >= 60.0:
                     failures = 0
                 failures += 1
                 if time.monotonic() - self._last_contact > self._patience.give_up:
@@ -196,7 +204,8 @@ class OwnerAgent:
         fingerprint = self._agreement.fingerprint
         hello = Hello(self._name, fingerprint, self._dictionary, self._parameters, nonce, certificate)
         left = self._last_contact + self._patience.give_up - time.monotonic()
-        patience = min(WELCOME_SECONDS, self._patience.give_up, max(left, _SHORTEST_WAIT))
+        # At least a second, also where the time to give up is near.
+        patience = min(WELCOME_SECONDS, self._patience.give_up, max(left, 1.0))
         try:
             async with asyncio.timeout(patience):
                 await link.send(encode(hello))
@@ -276,18 +285,29 @@ class OwnerAgent:
             ε, δ, m = Fraction(self._terms.epsilon), Fraction(self._terms.delta), self._agreement.answers
             ledger = self._ledgers.run(self._agreement.fingerprint, run, ε, m, δ)
             self._current = run, self._checked.charging(ledger, self._times)
+            if self._agreement.summed:
+                self._sums = OwnersPart(self._agreement, run, self._keys, self._current[1])
         return self._current[1]
 
-    def _signed_reply(self, owner: Owner, query: Query, welcome: Welcome) -> tuple[Message, CoprivError | None]:
-        """Check the learner's signature of a query, `respond` to it, and sign the answer."""
-        learner = self._keys.certified(welcome.certificate)
-        if not learner.signed(query.signature, query_content(welcome.run, query, self._dictionary)):
-            return _refusal(query, "query", "the learner did not sign it as a query of this run"), None
-        # An answer signed for two histories of the run would let the learner choose between them.
-        if self._heads.get(query.identity, query.head) != query.head:
-            return _refusal(query, "query", "it was asked before, from another record of the run"), None
-        reply, failure = respond(owner, query, self._log_refusal)
+    def _signed_reply(self, owner: Owner, asked: _Asked, welcome: Welcome) -> tuple[Message, CoprivError | None]:
+        """Check the learner's signature of a query, reply to it or to a later message of its sum, and sign an answer."""
+        sums = self._sums
+        if isinstance(asked, Query):
+            learner = self._keys.certified(welcome.certificate)
+            if not learner.signed(asked.signature, query_content(welcome.run, asked, self._dictionary)):
+                return _refusal(asked, "query", "the learner did not sign it as a query of this run"), None
+            # An answer signed for two histories of the run would let the learner choose between them.
+            if self._heads.get(asked.identity, asked.head) != asked.head:
+                return _refusal(asked, "query", "it was asked before, from another record of the run"), None
+        if not isinstance(asked, SumQuery | PublicKeys | SetSigned):
+            reply, failure = respond(owner, asked, self._log_refusal)
+        elif sums is None:
+            return _refusal(asked, "query", "no sums were agreed on"), None
+        else:
+            reply, failure = _reply(lambda: sums.reply(asked), asked, self._log_refusal)
         if isinstance(reply, Answer):
+            query = asked if isinstance(asked, Query) else sums and sums.query
+            assert query, "an answer to a sum follows its query"
             self._last_answer, self._heads[query.identity] = time.monotonic(), query.head
             reply = signed_answer(self._keys, welcome.run, query, reply, self._dictionary)
         return reply, failure
@@ -306,12 +326,18 @@ class OwnerAgent:
                 await link.send(encode(Refusal("", "malformed", str(error)[:500])))
                 continue
             match message:
-                case Query() if self._count_signed:
+                case Query() | PublicKeys() | SetSigned() if self._count_signed:
                     end = _refusal(message, "query", "it signed how many answers it gave; that was the end")
                     await link.send(encode(end))
-                case Query():
+                case Query() | PublicKeys() | SetSigned():
                     await self._answer(link, owner, message, welcome)
                     clock.served()
+                case Members() if self._sums is not None:
+                    try:
+                        self._sums.meet(message)
+                    except KeysRefused as error:
+                        await link.send(encode(Refusal("", *refusal_of(error))))
+                        raise
                 case Offer():
                     clock.offered(message.number)
                 case Busy():
@@ -326,8 +352,11 @@ class OwnerAgent:
                     why = f"a {type(message).__name__} is not for an owner in a run"
                     await link.send(encode(Refusal("", "malformed", why)))
 
-    async def _answer(self, link: Link, owner: Owner, query: Query, welcome: Welcome) -> None:
-        """Reply to one query. Raises Unreachable outside the policy's hours, and the error that ends this process."""
+    async def _answer(self, link: Link, owner: Owner, query: _Asked, welcome: Welcome) -> None:
+        """Reply to one query, or to a message of its sum.
+
+        Raises Unreachable outside the policy's hours, and the error that ends this process.
+        """
         if not self._policy.open_at(datetime.now()):
             raise Unreachable(f"{self._name} answers in the hours {self._policy.hours} only")
         self._check_still_valid(welcome)
@@ -382,8 +411,14 @@ def respond(
 
     log: is called with the reason of a refusal.
     """
+    return _reply(lambda: owner.answer(query), query, log)
+
+
+def _reply(
+    reply: Callable[[], Message], query: _Asked, log: Callable[[CoprivError], object]
+) -> tuple[Message, CoprivError | None]:
     try:
-        return owner.answer(query), None
+        return reply(), None
     except CoprivError as error:
         log(error)
         refusal = _refusal(query, *refusal_of(error))
@@ -392,5 +427,5 @@ def respond(
         return refusal, None
 
 
-def _refusal(query: Query, code: str, why: str) -> Refusal:
+def _refusal(query: _Asked, code: str, why: str) -> Refusal:
     return Refusal(query.identity[:200], code, why)

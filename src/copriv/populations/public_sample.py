@@ -15,7 +15,8 @@ the other, as an owner's is of the pool, the factor is 1/n_i − 1/n. For a loss
 `PublicMix` tests whether the public rows are a random sample of all owners' records, as a forecast assumes. Two statements
 allow a test: `data.mix`, the shares of all records that owners state for the levels of a column, and strata, whose owners hold
 agreed numbers of records. Where worlds are drawn by owner (`by_owner`), the shares of strata in the public rows have no
-influence, and only `data.mix` is tested."""
+influence, and only `data.mix` is tested.
+"""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -29,12 +30,12 @@ from scipy.special import chdtrc
 
 from copriv.errors import InvalidInput, NotCertified
 from copriv.formatting.cards import Shown
-from copriv.model.fitness import Fitness, Optimum
+from copriv.model.fitness import Optimum
 from copriv.model.records import Records
 from copriv.populations.law import EXACTLY, Law
-from copriv.populations.world import World, weighted, with_best_model
+from copriv.populations.world import World, curvature_of, weighted, with_best_model
 from copriv.problem import Problem
-from copriv.types import Array, is_linear
+from copriv.types import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,32 +270,6 @@ def nothing_left(pool: Problem) -> float:
     return min(1e-12, EXACTLY * float(pool.fitness.value(np.zeros(pool.n_parameters))))
 
 
-def curvature_of(f: Fitness, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
-    """∇²f at θ: exact for the squared loss, else by finite differences, across a tenth of the predictions' range at a kink."""
-    if f.quadratic is not None:
-        return f.quadratic.hessian
-    r = f.records
-    loss, share = f.loss, r.weight / r.weight.sum()
-    c = f.regularizer.strength * np.eye(len(theta))
-    if is_linear(loss):
-        z = r.features @ theta
-        wide = max(float(np.ptp(z)), 1e-6)
-        # A lower limit, since the difference across a kink would be unbounded for nearly constant predictions.
-        if not loss.smooth:
-            wide = max(wide, 0.5 * float(np.ptp(r.target)))
-        h = (1e-4 if loss.smooth else 0.1) * wide
-        bend = (loss.slope(z + h, r.target) - loss.slope(z - h, r.target)) / (2.0 * h)
-        return np.asarray((r.features * (share * np.abs(bend))[:, None]).T @ r.features + c)
-    h = 1e-4 * max(float(np.abs(theta).max()), 1.0)
-    columns = [(f.gradient(theta + h * e) - f.gradient(theta - h * e)) / (2.0 * h) for e in np.eye(len(theta))]
-    rough = np.array(columns)
-    return np.asarray(0.5 * (rough + rough.T))
-
-
-CHANCE = 1e-3
-"""Level of the test: differences of smaller probability in a random sample are reported."""
-
-
 @dataclass(frozen=True)
 class PublicMix(Shown):
     """The levels of one column: number of public rows, and share of the owners' records."""
@@ -324,12 +299,12 @@ class PublicMix(Shown):
 
     @property
     def differs(self) -> bool:
-        """Whether Pearson's chi-square test rejects that the public rows are a random sample of the records."""
+        """Whether Pearson's chi-square test at level 0.001 rejects that the public rows are a random sample of the records."""
         found = np.array([self.rows.get(level, 0) for level in self.levels], dtype=np.float64)
         share = np.array([self.records.get(level, 0.0) for level in self.levels])
         # At least half a row is expected of every level, so that a single row of an unstated level is not significant.
         expected = np.maximum(share / share.sum() * found.sum(), 0.5)
-        return bool(chdtrc(max(len(found) - 1, 1), np.sum((found - expected) ** 2 / expected)) < CHANCE)
+        return bool(chdtrc(max(len(found) - 1, 1), np.sum((found - expected) ** 2 / expected)) < 1e-3)
 
     def to_dict(self) -> dict[str, object]:
         """For JSON, level by level."""

@@ -124,6 +124,11 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
         if judged and known:
             own = on_own_records(problem, i, last if graph is None else graph.models[:, i], seed, public_model)
         owners.append(OwnerOutcome(owner.name, owner.records, owner.epsilon, int(answers), float(scale), alone, own))
+    held_out: Array | None = None
+    if problem.held_out is not None:  # f there, relative to the same θ* that ψ is relative to
+        fitness = problem.fitness_of(problem.held_out)
+        relative = fitness.value(played.kept[-1]) / float(fitness.value(problem.optimum.theta)) - 1.0
+        held_out = relative.reshape(options.runs, -1).mean(axis=1)
     return Simulation(
         rule=terms.rule,
         horizon=terms.horizon,
@@ -138,7 +143,7 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
         clipped=played.clipped,
         durations=played.durations if terms.by_clocks and not agreement.one_answer else None,
         schedule=tuple(zip(played.first.time.tolist(), played.first.owner.tolist(), strict=True)),
-        held_out=_held_out(problem, played.kept[-1]),
+        held_out=held_out,
         seconds=time.perf_counter() - begun,
         goal=agreement.goal,
         worthwhile=agreement.worthwhile,
@@ -165,12 +170,3 @@ def _psi_of(problem: Problem, best: Optimum | None) -> float | None:
     if best is None:
         return None
     return float(relative_fitness(problem.fitness.value(best.theta), problem.optimum))
-
-
-def _held_out(problem: Problem, theta: Float[Array, "runs *owners p"]) -> Float[Array, " runs"] | None:
-    """f on held-out records, relative to the same θ* that ψ is relative to; the mean of those of owners' models."""
-    if problem.held_out is None:
-        return None
-    fitness = problem.fitness_of(problem.held_out)
-    relative: Array = fitness.value(theta) / float(fitness.value(problem.optimum.theta)) - 1.0
-    return np.asarray(relative.reshape(len(theta), -1).mean(axis=1))

@@ -13,7 +13,7 @@ from copriv.cli.show.console import answer, log, tell, waiting
 from copriv.cli.show.following import Following
 from copriv.cli.show.output import replace_file
 from copriv.display import Table
-from copriv.display.run import compared, run_tables
+from copriv.display.run import compared, in_sums, run_tables
 from copriv.errors import CoprivError, Unreachable, UsageError
 
 if TYPE_CHECKING:
@@ -145,6 +145,7 @@ def command(
         if skops is not None and result.finished_run:
             save_skops(result, skops)
         told: list[str | Table] = [*run_tables(result.record), f"{outcome.status}: {outcome.reason}. Wrote {path}"]
+        told += [in_sums(terms.colluding)] * terms.summed
         if seen is not None and forecast_runs > 0 and result.finished_run:
             if not as_json:
                 tell(*told)
