@@ -62,7 +62,7 @@ SYNCHRONOUS = Paper(
         Section("Section III: what it will cost", r"Thm [23].*|App\. C"),
         Section("Section IV-A: loans", r"§IV-A.*", _figures("sync", 2, 6)),
         Section("Section IV-B: card fraud", r"§IV-B.*", _figures("sync", 7, 11)),
-        Section("Section V: what the paper concludes, and leaves open", r"§V"),
+        Section("Section V: what the paper concludes, and leaves open", r"§V", ("graph",)),
     ),
 )
 ASYNCHRONOUS = Paper(
