@@ -1,14 +1,11 @@
 """A simulation in sentences and tables."""
 
-from jaxtyping import Float
-
 from copriv.display.verdict import of_simulation
 from copriv.formatting.cards import Card, Table
 from copriv.formatting.numbers import counted, percent, percent_range, plain_number
 from copriv.rules import named
 from copriv.simulation import Simulation
 from copriv.simulation.result import GraphOutcome, OwnerOutcome, RelativeFitness
-from copriv.types import Array
 
 
 def card(result: Simulation) -> Card:
@@ -30,7 +27,10 @@ def details(result: Simulation) -> list[str | Table]:
     if result.graph is not None:
         measured.append(_owners_models(result, result.graph))
     if result.durations is not None:
-        measured.append(_took(result.durations))
+        ticks = plain_number(float(result.durations.mean()))
+        measured.append(
+            f"By the owners' clocks a run takes {ticks} on average, where a clock of rate 1 ticks once in a unit of time."
+        )
     if result.clipped > 0:
         measured.append(f"{percent(result.clipped)} of the records' gradients were clipped.")
     return [
@@ -88,13 +88,6 @@ def _owners_models(result: Simulation, graph: GraphOutcome) -> str:
         f"Every owner has a model of its own, and ψ is the mean of theirs: on average over runs {percent(psi.min())} to "
         f"{percent(psi.max())} ({result.owners[worst].name}). The mean of the models reaches "
         f"{percent(float(graph.of_mean.mean()))}. {disagreement(graph.spectral_gap)}"
-    )
-
-
-def _took(durations: Float[Array, " runs"]) -> str:
-    ticks = plain_number(float(durations.mean()))
-    return (
-        f"By the owners' clocks a run takes {ticks} on average, where a clock of rate 1 ticks once in a unit of time."
     )
 
 

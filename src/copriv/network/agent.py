@@ -96,6 +96,10 @@ class LearnerRefused(Unreachable):
     exit_code = 3
 
 
+class RefusedByLearner(LearnerRefused):
+    """The learner refuses this owner before a run, for example because it has another agreement."""
+
+
 class OwnerAgent:
     """One owner's side of the network, for one agreement.
 
@@ -142,9 +146,22 @@ class OwnerAgent:
         """Types of the errors that were logged as reasons of a refusal."""
         self._heads: dict[str, str] = {}
         """Head of the learner's record of the run by the identity of each answered query."""
+        self.connected, self.answers, self.refusals = False, 0, 0
+        """Whether a run goes on with the learner, and the numbers of answers and of refusals since this was made."""
         self._last_contact = self._last_answer = 0.0
+        self._made = time.monotonic()
         self._count_signed = False
         """Whether the owner signed its number of answers, after which it gives none."""
+
+    @property
+    def slot(self) -> float:
+        """Seconds after which an answer leaves, whatever the records."""
+        return self._times.slot
+
+    @property
+    def idle(self) -> float:
+        """Seconds since the last answer, or since this was made where there is none."""
+        return time.monotonic() - (self._last_answer or self._made)
 
     async def serve(self) -> str:
         """Answer until the learner ends the run; returns the learner's reason.
@@ -152,7 +169,7 @@ class OwnerAgent:
         Raises Unreachable after `patience.give_up` without contact, LearnerRefused where either party refuses the other,
         LedgerDamaged or LedgerFailed where the ledger cannot be relied on.
         """
-        failures, self._last_contact = 0, time.monotonic()
+        failures, self._last_contact, self._count_signed = 0, time.monotonic(), False
         while True:
             begun = time.monotonic()
             try:
@@ -191,8 +208,10 @@ class OwnerAgent:
             )
             clock = Clock(link, welcome, self._terms.rate)
             try:
+                self.connected = True
                 return await self._answering(link, owner, welcome, clock)
             finally:
+                self.connected = False
                 self._last_contact = time.monotonic()  # the learner was connected until now
                 clock.stop()
                 owner.drop_noise()
@@ -217,7 +236,7 @@ class OwnerAgent:
         except Malformed as error:
             raise Unreachable(f"what answered is no learner ({error})") from None
         if isinstance(welcome, Refusal):
-            raise LearnerRefused(f"the learner refused {self._name}: {printable(welcome.reason)}")
+            raise RefusedByLearner(f"the learner refused {self._name}: {printable(welcome.reason)}")
         if not isinstance(welcome, Welcome):
             raise Unreachable(f"the learner began with {type(welcome).__name__}, not with a welcome")
         for valid, problem in (
@@ -305,6 +324,8 @@ class OwnerAgent:
             return _refusal(asked, "query", "no sums were agreed on"), None
         else:
             reply, failure = _reply(lambda: sums.reply(asked), asked, self._log_refusal)
+        self.answers += isinstance(reply, Answer)
+        self.refusals += isinstance(reply, Refusal)
         if isinstance(reply, Answer):
             query = asked if isinstance(asked, Query) else sums and sums.query
             assert query, "an answer to a sum follows its query"

@@ -144,6 +144,10 @@ class Conductor:
         """Number of queries (A1, A2) or rounds (S1, S2) that moved the model."""
         return self.run.stepped
 
+    def idle(self, now: float) -> float:
+        """Seconds since the last answer, or since this process began where there is none."""
+        return now - self._turns.progress
+
     @property
     def waiting_for(self) -> tuple[str, ...]:
         """Owners that the run waits for: those with an open query, else those that are not connected."""

@@ -25,10 +25,6 @@ from copriv.report.public_rows import PublicRows
 from copriv.terms import OwnerTerms
 from copriv.types import Array
 
-FRONTIER = 28
-"""Number of consortium sizes at which the frontier is computed."""
-MANY = 40
-"""Number of owners beyond which a view omits fair shares and break-even budgets, which take too long to compute."""
 EPSILONS = np.geomspace(1e-3, 1e3, 601)
 """Budgets among which the frontier is searched."""
 DROWNED = 1e12
@@ -231,7 +227,7 @@ def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, 
 def _rows(question: Question, made: Prepared, members: Consortium, public_only: float) -> list[dict[str, Any]]:
     """One row for each owner in the page."""
     together, alone, lost = members.together(), made.alone(members), members.loss_without()
-    N, few = len(alone), len(alone) <= MANY
+    N, few = len(alone), len(alone) <= 40  # fair shares and break-even budgets of more take too long
     shares, errors = np.full(N, np.nan), np.zeros(N)
     if few:
         shares, errors = shapley_values(members, samples=400)
@@ -319,7 +315,7 @@ def _frontier(made: Prepared, members: Consortium, public_only: float, spread: d
     each = members.number.astype(np.int64)
     size, N = float(np.median(np.repeat(members.records, each))), int(each.sum())
     ν = members.together_noise
-    counts = np.unique(np.round(np.geomspace(2, max(30, 3 * N), FRONTIER)).astype(int))
+    counts = np.unique(np.round(np.geomspace(2, max(30, 3 * N), 28)).astype(int))
     lines: dict[str, list[float | None]] = {name: [] for name in spread}
     for owners in counts.tolist():
         total = owners * size
