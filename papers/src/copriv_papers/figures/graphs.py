@@ -24,7 +24,7 @@ class Graphs:
     """One line a graph, against the number of owners; a panel without and one with tracking."""
 
     identity: str = "graph"
-    source: str = "Beyond S"
+    source: str = "Beyond A"
     title: str = "Lending: E ψ on a graph over that of one learner, against the number of owners"
     claim: str = "Multiple learners over an arbitrary connected graph are left open (S, §V; A, §VI)."
 
