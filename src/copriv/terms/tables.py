@@ -138,6 +138,13 @@ class AgreedTerms(BaseModel):
             wrong.append("agreement.robust: the answers of a pilot are averaged; leave robust or pilot out")
         if f is not None and any(given):
             wrong.append("owner.weight: with agreement.robust every owner counts once; leave weights out")
+        others = ("relays", "mixing", "tracking")
+        if self.agreement.graph is None:
+            given_keys = [key for key in others if getattr(self.agreement, key) is not None]
+            wrong += [f"agreement.{key}: needs a graph; set graph, or leave it out" for key in given_keys]
+        elif self.summed or f is not None or self.agreement.pilot:
+            key = "aggregation" if self.summed else "pilot" if f is None else "robust"
+            wrong.append(f"agreement.graph: there is no learner for {key}; leave one of them out")
         if self.model.gradient_bound_assumed and not isinstance(self.model.gradient_bound, float):
             wrong.append("model.gradient_bound: an assumed bound must be a number")
         wrong += [
