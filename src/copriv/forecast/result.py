@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from copriv.forecast.assessment import Assessment, Comparison, Robustness, Run
+from copriv.forecast.assessment import Assessment, Comparison, CostOfGraph, Robustness, Run
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.document import SCHEMA, terms_told
 from copriv.forecast.generalisation import Generalisation
@@ -29,6 +29,11 @@ from copriv.simulation.result import NOT_PRIVATE
 from copriv.terms.heterogeneity import Heterogeneity
 
 Kind = Literal["before any private record", "before the pilot", "after the pilot"]
+PILOT_SIMULATED = (
+    "simulated: private records were read by a pilot whose noise comes from a seed that can be drawn again. These numbers, "
+    "and the start of the recommended terms, are not private, and not for release outside those who may see the records"
+)
+"""Of a forecast after `copriv.pilot`."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,8 @@ class Forecast(Shown, Framed, Drawn):
     """Agreed terms against recommended ones."""
     robustness: Robustness | None
     """Price of bearing owners that lie; None where answers are averaged."""
+    graph: CostOfGraph | None
+    """Price of a graph; None where one learner asks all owners."""
     squared: bool
     """Whether the fitness is a mean squared error, whose root is in the target's unit."""
     generalisation: Generalisation
@@ -108,6 +115,14 @@ class Forecast(Shown, Framed, Drawn):
     """What it is made from: public rows, or also a pilot's noisy answers; "before the pilot" it is of the run after it."""
     options: Mapping[str, Any]
     """The options of `forecast`."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why the numbers, or the agreed terms, are not private; empty where both are."""
+        assumed = self.agreed.agreement.model.gradient_bound_assumed
+        return (PILOT_SIMULATED,) * (self.kind == "after the pilot") + (
+            f"the agreed terms are {NOT_PRIVATE}",
+        ) * assumed
 
     def error(self, psi: float) -> float | None:
         """The typical error of a model of this ψ, in the target's unit: √f; None where the loss is not squared."""
@@ -301,14 +316,17 @@ class Forecast(Shown, Framed, Drawn):
             "best_weights": self.best_weights,
             "comparison": vars(self.comparison),
             "robustness": self.robustness and self.robustness.to_dict(),
+            "graph": self.graph and self.graph.to_dict(),
             "runner_up": self.runner_up and self.runner_up.to_dict(),
             "trades": {name: [run.to_dict() for run in sides] for name, sides in self.trades.items()},
             "flatness": self.plan.flatness,
             "overlap_split": split_of(self.agreed.agreement, self.consortium.curve),
             "description": self.description,
         }  # fmt: skip
-        if not self.agreed.private:
-            document["warning"] = NOT_PRIVATE
+        if self.kind == "after the pilot":
+            document |= {"simulated": True, "for_release": False}
+        if self.warnings:
+            document["warning"] = "; ".join(self.warnings)
         return document
 
     def to_json(self, **added: Any) -> str:
