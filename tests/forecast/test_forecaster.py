@@ -48,6 +48,7 @@ ADDED = {
     "best_subset",
     "best_weights",
     "robustness",
+    "graph",
     "runner_up",
     "trades",
     "flatness",

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from copriv.forecast.assessment import Assessment, Comparison, Robustness, Run
+from copriv.forecast.assessment import Assessment, Comparison, CostOfGraph, Robustness, Run
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.document import SCHEMA, terms_told
 from copriv.forecast.generalisation import Generalisation
@@ -97,6 +97,8 @@ class Forecast(Shown, Framed, Drawn):
     """Agreed terms against recommended ones."""
     robustness: Robustness | None
     """Price of bearing owners that lie; None where answers are averaged."""
+    graph: CostOfGraph | None
+    """Price of a graph; None where one learner asks all owners."""
     squared: bool
     """Whether the fitness is a mean squared error, whose root is in the target's unit."""
     generalisation: Generalisation
@@ -314,6 +316,7 @@ class Forecast(Shown, Framed, Drawn):
             "best_weights": self.best_weights,
             "comparison": vars(self.comparison),
             "robustness": self.robustness and self.robustness.to_dict(),
+            "graph": self.graph and self.graph.to_dict(),
             "runner_up": self.runner_up and self.runner_up.to_dict(),
             "trades": {name: [run.to_dict() for run in sides] for name, sides in self.trades.items()},
             "flatness": self.plan.flatness,
