@@ -49,6 +49,7 @@ ADDED = {
     "best_weights",
     "robustness",
     "graph",
+    "n_parameters",
     "runner_up",
     "trades",
     "flatness",
