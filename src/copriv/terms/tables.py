@@ -159,6 +159,12 @@ class AgreedTerms(BaseModel):
             raise ValueError("; ".join(wrong))
         return self
 
+    def __eq__(self, other: object) -> bool:
+        # By terms alone: pydantic's own begins with all attributes, and arrays that are kept have no truth value.
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in type(self).model_fields)
+
     @cached_property
     def owner(self) -> tuple[OwnerTerms, ...]:
         """Every owner, one by one, in the order in which rules count them."""
