@@ -119,10 +119,12 @@ class Forecast(Shown, Framed, Drawn):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Why the numbers, or the agreed terms, are not private; empty where both are."""
-        assumed = self.agreed.agreement.model.gradient_bound_assumed
-        return (PILOT_SIMULATED,) * (self.kind == "after the pilot") + (
-            f"the agreed terms are {NOT_PRIVATE}",
-        ) * assumed
+        piloted, found = self.kind == "after the pilot", []
+        if piloted:
+            found.append(PILOT_SIMULATED)
+        if self.agreed.agreement.model.gradient_bound_assumed if piloted else not self.agreed.private:
+            found.append(f"the agreed terms are {NOT_PRIVATE}")
+        return tuple(found)
 
     def error(self, psi: float) -> float | None:
         """The typical error of a model of this ψ, in the target's unit: √f; None where the loss is not squared."""
