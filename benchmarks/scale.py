@@ -326,7 +326,7 @@ included.
   of their own; those of ten kinds are told with a `count` each. The default template is the file that `copriv init` writes,
   imports included; its goal is in seconds, and all others are in times.
 - **Checks** are `copriv data check --memory 500` of {COLUMNS} columns, imports included, beside DuckDB's sum of every column.
-- **Simulations** are of {OWNERS} owners with {RECORDS:,} records, {RUNS} runs and 20 rounds, beside the bare products XΘ and XᵀS
+- **Simulations** are of {OWNERS} owners with {RECORDS:,} records, {RUNS} runs and 20 rounds, beside the products XΘ and XᵀS
   that each owner's records would need in each round. The data are {8e-6 * OWNERS * RECORDS:g} MB for each feature.
 
 The machine had {os.cpu_count()} processors and a load of {os.getloadavg()[0]:.0f} at the end of the measurement; above a
