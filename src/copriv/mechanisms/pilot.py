@@ -67,6 +67,10 @@ class PilotNumbers:
         if self.metric is not None and self.metric.shape != (p, p):
             raise AgreementError(f"agreement.preconditioner: is {self.metric.shape[0]} numbers wide, and theta has {p}")
 
+    @property
+    def bounds(self) -> dict[str, float]:
+        return {"gradient_bound": self.bound, "feature_bound": self.feature_bound}
+
     @cached_property
     def root(self) -> Float[Array, "p p"]:
         """W, with WW = P."""
