@@ -64,7 +64,7 @@ class Histograms:
         sums = []
         for rows in records.blocks():
             x = rows.features
-            sizes = [np.hypot.reduce(x[:, :-1] if self.intercept else x, axis=1) / self.reach]
+            sizes = [np.hypot.reduce(x[:, : x.shape[1] - self.intercept], axis=1) / self.reach]
             sizes += [np.abs(rows.target)] * self.of_targets
             # Bin 0 is of sizes above ½, 1 of those above ¼, …
             bins = [BINS - 1 - np.searchsorted(0.5 ** np.arange(BINS - 1, 0, -1), one) for one in sizes]
@@ -104,7 +104,7 @@ class Lengths(OfNumbers):
         return Unmoved(descent, weights, self.length(agreed, n_parameters))
 
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
-        units = f"{owner.records} {'persons' if owner.unit else 'records'}"
+        units = f"{owner.records} {owner.counted}"
         targets = " and of their targets by size" if Histograms.agreed(agreed).of_targets else ""
         noise = noise_in_words(Law.LAPLACE, self.scale(agreed, owner))
         return f"one answer: shares of {units} by length{targets}, in bins that halve", f"{noise} on each share"

@@ -59,8 +59,8 @@ class PilotNumbers:
     def agreed(cls, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> "PilotNumbers":
         """Those of an agreement; `feature_bound` is B as a number, where that is planned."""
         terms, B = agreed.agreement, feature_bound_of(agreed, feature_bound)
-        P = None if terms.preconditioner is None else np.array(terms.preconditioner)
-        return cls(agreed.gradient_bound, B, terms.loss_bound, agreed.model.intercept, n_parameters, P)
+        intercept, P = agreed.model.intercept, agreed.preconditioner
+        return cls(agreed.gradient_bound, B, terms.loss_bound, intercept, n_parameters, P)
 
     def __post_init__(self) -> None:
         p = self.n_parameters
@@ -110,7 +110,7 @@ class PilotNumbers:
             else:
                 rows, losses = of_shape(loss, loss.gradients(theta, x, y), x.shape), loss.values(theta, x, y)
             rows = np.einsum("ij,kj->ik", rows, self.root)
-            lengths = np.abs(x[:, :-1] if self.intercept else x).sum(axis=1)
+            lengths = np.abs(x[:, : x.shape[1] - self.intercept]).sum(axis=1)
             parts = [
                 clip_rows(rows, self.bound),
                 _ones(row_norms(rows) / self.bound),
