@@ -221,6 +221,14 @@ def test_where_fast_owners_of_a1_run_out_of_answers_the_mean_is_simulated():
     assert assess(Problem.forecasting(agreement.replace(owner=clocks), rows()), "", runs=10).kind == "simulated"
 
 
+@pytest.mark.parametrize("name", ["A1, broadcast", "A2, request"])
+def test_a_plan_with_a_schedule_of_its_own_has_none_of_the_agreed_times(name):
+    open_terms = candidates.freed(agreed(**RULES[name], communication="asynchronous"))
+    terms = planner.plan(Problem.forecasting(open_terms, rows()), runs=8, one_answer=False).agreement.agreement
+    assert terms.schedule in ("rounds", "random-order")
+    assert (terms.interval, terms.service) == (None, None)
+
+
 def test_where_something_is_clipped_the_mean_is_simulated():
     assert assess(Problem.forecasting(agreed(), rows()), "", runs=10).kind == "simulated"
 
