@@ -38,6 +38,8 @@ class OwnerForecast(Shown):
     """Whether joining pays, on the records that the agreement's goal names; "open" where that is not known."""
     probability: float
     """That it pays by at least what the agreement calls worthwhile."""
+    pays_below: float
+    """ψ of the common model on everybody's records below which joining typically pays, on the records that the goal names."""
     joining_pays: bool | None
     """The verdict as a truth value; None where it is open."""
     close_call: bool
@@ -181,9 +183,11 @@ class _Models:
         costs, end = judged.on_own(recommended, i), recommended.relative_fitness.end["median"]
         on_own, on_all = costs.verdict(asked), judged.verdict_on_all(recommended, i, asked)
         asked_for = {"own": on_own, "common": on_all}[asked.goal]
+        usual, enough = float(np.median(target)), costs.enough(end, asked.worthwhile)
         fields = {
             "verdict": asked_for.answer,
             "probability": asked_for.probability,
+            "pays_below": {"own": enough, "common": usual}[asked.goal],
             "joining_pays": {"yes": True, "no": False, "open": None}[asked_for.answer],
             "close_call": asked_for.answer == "open",
             "joining_pays_probability": asked_for.probability,
@@ -195,4 +199,4 @@ class _Models:
             "own": costs.summary(),
         }
         ends = (float(np.quantile(target, 0.05)), float(np.quantile(target, 0.95)))
-        return cls(float(np.median(target)), ends, costs.enough(end, asked.worthwhile), fields)
+        return cls(usual, ends, enough, fields)
