@@ -110,6 +110,7 @@ def test_every_screen_says_the_verdict_of_every_owner(said: Forecast, capsys: py
         assert (row["alone"], row["together"]) == (kept["alone"], kept["together"]) == (owner.alone, owner.together)
         assert row["probability"] == (1.0 - owner.probability if owner.verdict == "no" else owner.probability)
         assert row["sure"] == (row["probability"] >= views.SURE)
+        assert row["joining"] == kept["on_own"]
         html = re.search(rf"<tr><td>{owner.name}</td>(.*?)</tr>", said._repr_html_())
         assert html is not None
         assert [f"<td>{cell}</td>" in html[1] for cell in (alone, together, owner.verdict)] == [True] * 3
