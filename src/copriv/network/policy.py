@@ -34,7 +34,11 @@ from copriv.formatting.sanitize import printable, reason
 from copriv.terms.explain import problems_of
 
 _Names = tuple[str, ...]
-_KNOWN = {"rules": rules.ALL, "losses": losses.ALL, "mechanisms": mechanisms.ALL}
+_KNOWN = {
+    "rules": [rule.name for rule in rules.ALL],
+    "losses": [loss.name for loss in losses.ALL],
+    "mechanisms": [mechanism.name for mechanism in mechanisms.ALL],
+}
 _SHA256 = "[0-9a-f]{64}"
 _TIME = r"([01]\d|2[0-3]):[0-5]\d"
 
@@ -76,7 +80,7 @@ class Policy(BaseModel):
     @classmethod
     def _can_be_met(cls, value: _Names, field: Any) -> _Names:
         """Refuse a name that no agreement or certificate can have, which would allow nothing."""
-        known = [kind.name for kind in _KNOWN.get(field.field_name or "", ())]
+        known = _KNOWN.get(field.field_name, [])
         for name in value:
             if known and name not in known:
                 raise ValueError(f"{name!r} is not known; known are {', '.join(known)}")
