@@ -142,6 +142,7 @@ def test_pictures_say_it_too(said: Forecast, monkeypatch: pytest.MonkeyPatch) ->
         drawn.clear()
         said.plot(picture)
         assert one_line(said.verdict)[:300] in one_line(" ".join(drawn)), picture
+    assert "At which epsilon joining pays, on everybody's records" in drawn
 
 
 def test_the_models_cost_the_same_everywhere(said: Forecast, capsys: pytest.CaptureFixture[str]) -> None:

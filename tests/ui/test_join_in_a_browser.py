@@ -301,6 +301,9 @@ def test_a_file_of_public_rows(visitor, tmp_path):
     found.value.save_as(tmp_path / "agreement.toml")
     assert Agreement.load(tmp_path / "agreement.toml").data.public == "rows.csv"  # as it lies beside the agreement
     assert "copriv-rows" not in page.locator("main").inner_text() + (tmp_path / "agreement.toml").read_text()
+    page.reload()  # the file is not given again: the agreement names it
+    page.locator("#rows-there", has_text="600 rows").wait_for(timeout=90_000)
+    page.locator("#source").select_option("file")
     page.locator("input[type=file]").set_input_files(
         {"name": "x.csv", "mimeType": "text/csv", "buffer": b"\xff\xfe\x00"}
     )
