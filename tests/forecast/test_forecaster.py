@@ -11,7 +11,7 @@ from copriv.agreement import Agreement
 from copriv.errors import DataError, UsageError
 from copriv.forecast import forecast
 from copriv.forecast.assessment import WORLDS, Assessment, Band, assess
-from copriv.plan import candidates, clipping_bias, planner
+from copriv.plan import candidates, planner
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.simulation import simulate
@@ -71,7 +71,7 @@ OWNER_ADDED = {
 @pytest.fixture(autouse=True)
 def _few_candidates(monkeypatch):
     monkeypatch.setattr(candidates, "ANSWERS", (1, 2, 4, 8))
-    monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 8)
+    monkeypatch.setattr(candidates, "GRADIENT_BOUNDS", 8)
     monkeypatch.setattr(planner, "FINALISTS", 3)
     monkeypatch.setattr(planner, "FINALIST_WORLDS", 2)
 
@@ -217,6 +217,14 @@ def test_where_fast_owners_of_a1_run_out_of_answers_the_mean_is_simulated():
     assert assess(Problem.forecasting(agreement, rows()), "", runs=10).kind == "exact"
     clocks = [{**table, "rate": rate} for table, rate in zip(agreement.to_dict()["owner"], RATES, strict=True)]
     assert assess(Problem.forecasting(agreement.replace(owner=clocks), rows()), "", runs=10).kind == "simulated"
+
+
+@pytest.mark.parametrize("name", ["A1, broadcast", "A2, request"])
+def test_a_plan_with_a_schedule_of_its_own_has_none_of_the_agreed_times(name):
+    open_terms = candidates.freed(agreed(**RULES[name], communication="asynchronous"))
+    terms = planner.plan(Problem.forecasting(open_terms, rows()), runs=8, one_answer=False).agreement.agreement
+    assert terms.schedule in ("rounds", "random-order")
+    assert (terms.interval, terms.service) == (None, None)
 
 
 def test_where_something_is_clipped_the_mean_is_simulated():

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 import copriv
 from copriv.cli import run
-from copriv.cli.show.console import tell
+from copriv.cli.console import tell
 from copriv.display.market import told
 from copriv.errors import AgreementError
 from copriv.market import MECHANISMS, posted

@@ -236,7 +236,10 @@ MODELS = {
 
 def at_home(found: VerdictAtHome) -> Iterator[str | Table]:
     """Yield the verdict, a table of the models' errors, and a warning that they are not for release."""
-    yield verdict_at_home(found)
+    if found.on_own is None:
+        yield f"Whether joining pays is open for {printable(found.name, 60)}: {found.reason}."
+    else:
+        yield of_owner(found.name, found.on_own, found.worthwhile)
     if found.errors:
         own = found.errors["own"]
         yield Table.of(
@@ -250,13 +253,6 @@ def at_home(found: VerdictAtHome) -> Iterator[str | Table]:
         else:
             yield "The common model is the one that is forecast for the recommended terms, typically."
     yield NOT_FOR_RELEASE
-
-
-def verdict_at_home(found: VerdictAtHome) -> str:
-    """Return the verdict as a sentence, in the words of a forecast."""
-    if found.on_own is None:
-        return f"Whether joining pays is open for {printable(found.name, 60)}: {found.reason}."
-    return of_owner(found.name, found.on_own, found.worthwhile)
 
 
 def card_at_home(found: VerdictAtHome) -> Card:

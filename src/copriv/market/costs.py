@@ -27,7 +27,7 @@ def pieces(cost: PrivacyCost, most: float) -> list[Piece]:
         found = [(0.0, cost.threshold, 0.0, 0.0, 0.0), (cost.threshold, np.inf, cost.above or 0.0, 0.0, 0.0)]
     else:
         found = [(0.0, np.inf, 0.0, cost.linear or 0.0, cost.quadratic or 0.0)]
-    return [(low, min(high, most), *rest) for low, high, *rest in found if low < most]
+    return [(low, min(high, most), offset, slope, bend) for low, high, offset, slope, bend in found if low < most]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,7 @@ from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.forecast import Forecast, forecast
 from copriv.forecast.assessment import RUNS
-from copriv.formatting.cards import Shown
-from copriv.formatting.frames_and_plots import Columns, Framed
+from copriv.formatting.cards import Columns, Framed, Shown
 from copriv.formatting.numbers import json_ready
 from copriv.market.allocation import Statements
 from copriv.market.costs import PrivacyCosts

@@ -7,8 +7,8 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import AgreementFile, AsJson, PublicRuns, out_folder
-from copriv.cli.show.console import answer, progress
-from copriv.cli.show.output import csv_text, keep
+from copriv.cli.console import answer, progress
+from copriv.cli.output import csv_text, keep
 from copriv.display.market import told
 from copriv.errors import UsageError
 from copriv.market import MECHANISMS, market
