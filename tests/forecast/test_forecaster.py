@@ -48,6 +48,7 @@ ADDED = {
     "best_subset",
     "best_weights",
     "robustness",
+    "with_sum",
     "graph",
     "n_parameters",
     "runner_up",
@@ -60,6 +61,7 @@ TERMS = {"rule", "answers", "step", "kind", "relative_fitness"}
 TERMS_ADDED = {"horizon", "gradient_bound", "feature_bound", "private", "words", "curve"}
 OWNER = {"name", "alone", "together", "joining_pays", "break_even_epsilon", "marginal_value"}
 OWNER_ADDED = {
+    "pays_below",
     "own", "count", "number_in_best_subset",
     "records", "epsilon", "break_even_epsilon_for_all", "marginal_value_of_a_record", "loss_to_others",
     "in_best_subset", "best_weight", "shapley", "shapley_error", "joining_pays_probability", "alone_low", "alone_high",

@@ -10,6 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -137,6 +138,13 @@ class Agreement(Shown, Framed, AgreedTerms):
             document["agreement"]["answers"] = self.answers - self.attempts
         document["owner"] = [{k: v for k, v in owner.items() if k != "floor"} for owner in document["owner"]]
         return Agreement.of(document)
+
+    def in_sums(self) -> "Agreement | None":
+        """These terms if only the sum of answers were seen; None where it is already, or there can be no such sum."""
+        if not self.summed:
+            with suppress(AgreementError):
+                return self.replace(agreement={"aggregation": "sum"})
+        return None
 
     def central(self) -> "Agreement":
         """These terms with one learner that all owners answer, in place of a graph; the same object where there is none."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from copriv.display import Card, Table
 from copriv.forecast import Forecast, Plan
 from copriv.forecast.at_home import NOT_FOR_RELEASE, VerdictAtHome
+from copriv.forecast.coalition_value import LEAST_EPSILON
 from copriv.forecast.own_learners import OwnLearnersForecast
 from copriv.formatting.numbers import listed, percent, percent_range, plain_number
 from copriv.formatting.sanitize import printable
@@ -145,6 +146,27 @@ def caution(outlook: Forecast) -> str | None:
             "whether there are any."
         )
     return " ".join(said) or None
+
+
+def with_sum(outlook: Forecast) -> str | None:
+    """Say what the cost and the least budget would be if only the sum of answers were seen; None where that is not known."""
+    found = outlook.with_sum
+    if found is None:
+        return None
+    hidden, each = (_pays_from(ε) for ε in (found.break_even_epsilon, found.break_even_epsilon_each))
+    least = f"{hidden}, with or without it" if hidden == each else f"{hidden} with it, and {each} without"
+    return (
+        f'With aggregation = "sum" (the learner sees the sum of answers alone) the best terms found reach '
+        f"{percent(found.together)} in place of {percent(outlook.together)}. Joining typically pays {least}."
+    )
+
+
+def _pays_from(epsilon: float | None) -> str:
+    if epsilon is None:
+        return "at no epsilon"
+    if epsilon <= LEAST_EPSILON:
+        return "at any epsilon"
+    return f"from an epsilon of {plain_number(epsilon)} for every owner"
 
 
 def assumption(outlook: Forecast) -> str:
