@@ -32,7 +32,13 @@ MECHANISMS: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, eq=False)
 class Market(Shown, Framed):
-    """Who joins, at which ε, and who pays whom, under four mechanisms side by side."""
+    """Who joins, at which ε, and who pays whom, under four mechanisms side by side.
+
+    >>> wanted = agreement.replace(owner={"market": {"privacy_cost": {"threshold": 1.0, "above": 9.0}, "worth": 0.0}})
+    >>> offer = copriv.market(wanted, public, runs=10)
+    >>> [round(float(one.payment.sum()), 6) + 0.0 for one in offer.outcomes]
+    [0.0, 0.0, 0.0, 0.0]
+    """
 
     _teller: ClassVar[str] = "copriv.display.market:card"
 
@@ -143,6 +149,11 @@ def market(
     agreement, public, runs, seed: as in `forecast`. Each owner's `epsilon` is the most that it spends.
     Raises AgreementError where an owner states nothing, or answers are not averaged by one learner that sees each of them,
     and as `forecast` does.
+
+    >>> wanted = agreement.replace(owner={"market": {"privacy_cost": {"linear": 10.0}, "worth": 10_000.0}})
+    >>> offer = copriv.market(wanted, public, runs=10)
+    >>> offer["shapley"].net.min() >= 0 and offer.efficiency(offer["posted"]) <= 1
+    True
     """
     terms = Agreement.given(agreement)
     check(terms)
