@@ -274,7 +274,7 @@ class Statistics(OfSquaredLoss):
     def constant(self, declared: Declared) -> Iterator[tuple[float, Setting]]:
         """The target's mean, drawn to the middle of its range by what noise is expected to take."""
         if declared.order == 1:
-            Ξ, c = declared.gradient_bound, Squared.curvature
+            Ξ, c = declared.gradient_bound, Squared.curvature + declared.regularization
             scales = {(n, ε, δ): 2.0 * Ξ / (c * n * ε) for n, ε, δ in set(declared.owners)}
             gap, step = declared.constant(Law.LAPLACE.variance * declared.averaged(scales))
             yield gap, Setting(Ξ, (step,), {"moments_share": 0.0, "preconditioner": [[1.0 / c]]})
