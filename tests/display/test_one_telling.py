@@ -1,5 +1,6 @@
 """One forecast, told everywhere: terminal, page, JSON, notebook, pictures and a run's table say the same, from one place."""
 
+import html
 import json
 import re
 from dataclasses import replace
@@ -11,12 +12,12 @@ from matplotlib.figure import Figure
 
 from copriv.agreement import Agreement
 from copriv.cli.commands import forecast as screen
-from copriv.cli.show.console import tell
+from copriv.cli.console import tell
 from copriv.display import forecast as told
 from copriv.display.run import compared
 from copriv.forecast import Forecast, forecast
 from copriv.formatting.numbers import json_ready, percent
-from copriv.plan import candidates, clipping_bias, planner
+from copriv.plan import candidates, planner
 from copriv.problem.verdict import Answer, Verdict
 from copriv.ui import views
 
@@ -41,7 +42,7 @@ def outlook() -> Forecast:
     X = rng.normal(size=(300, 2)) * [1.0, 0.4]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "ANSWERS", (1, 2, 4))
-        patch.setattr(clipping_bias, "GRADIENT_BOUNDS", 6)
+        patch.setattr(candidates, "GRADIENT_BOUNDS", 6)
         patch.setattr(planner, "FINALISTS", 2)
         patch.setattr(planner, "FINALIST_WORLDS", 2)
         return forecast(Agreement.of(TERMS), (X, X @ [1.0, -2.0] + 0.7 * rng.normal(size=300)), runs=32)
@@ -110,9 +111,9 @@ def test_every_screen_says_the_verdict_of_every_owner(said: Forecast, capsys: py
         assert (row["alone"], row["together"]) == (kept["alone"], kept["together"]) == (owner.alone, owner.together)
         assert row["probability"] == (1.0 - owner.probability if owner.verdict == "no" else owner.probability)
         assert row["sure"] == (row["probability"] >= views.SURE)
-        html = re.search(rf"<tr><td>{owner.name}</td>(.*?)</tr>", said._repr_html_())
-        assert html is not None
-        assert [f"<td>{cell}</td>" in html[1] for cell in (alone, together, owner.verdict)] == [True] * 3
+        row_of_html = re.search(rf"<tr><td>{owner.name}</td>(.*?)</tr>", said._repr_html_())
+        assert row_of_html is not None
+        assert [f"<td>{cell}</td>" in row_of_html[1] for cell in (alone, together, owner.verdict)] == [True] * 3
 
 
 def test_every_screen_says_the_same_sentence(said: Forecast, capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,6 +127,32 @@ def test_every_screen_says_the_same_sentence(said: Forecast, capsys: pytest.Capt
     assert verdict.startswith("Joining pays for " if gain else "Open for " if even else "Joining does not pay")
     named = (*gain, *even, *(lose if len(lose) <= 2 and (gain or even) else ()))
     assert len(gain) == len(said.owners) or all(name in verdict for name in named)
+
+
+def test_every_screen_says_what_the_sum_would_give(outlook: Forecast, capsys: pytest.CaptureFixture[str]) -> None:
+    found, sentence = outlook.with_sum, outlook.with_sum_in_words
+    assert found is not None
+    assert sentence is not None
+    assert percent(found.together) in sentence
+    tell(*told.details(outlook))
+    for text in (capsys.readouterr().out, " ".join(screen.lines(outlook)), repr(outlook)):
+        assert sentence in one_line(text)
+    assert html.escape(sentence) in one_line(outlook._repr_html_())
+    document = json.loads(outlook.to_json())["with_sum"]
+    assert document["in_words"] == sentence
+    assert view_of(outlook)["with_sum"] == document
+    for hidden, each, words in (
+        (
+            0.5,
+            2.0,
+            "pays from an epsilon of 0.5 for every owner with it, and from an epsilon of 2 for every owner without.",
+        ),
+        (1e-4, None, "typically pays at any epsilon with it, and at no epsilon without."),
+        (None, None, "typically pays at no epsilon, with or without it."),
+    ):
+        changed = replace(found, break_even_epsilon=hidden, break_even_epsilon_each=each)
+        assert words in str(replace(outlook, with_sum=changed).with_sum_in_words)
+    assert not any("aggregation" in line for line in told.notes(replace(outlook, with_sum=None)))
 
 
 def test_pictures_say_it_too(said: Forecast, monkeypatch: pytest.MonkeyPatch) -> None:

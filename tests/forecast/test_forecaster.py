@@ -11,7 +11,7 @@ from copriv.agreement import Agreement
 from copriv.errors import DataError, UsageError
 from copriv.forecast import forecast
 from copriv.forecast.assessment import WORLDS, Assessment, Band, assess
-from copriv.plan import candidates, clipping_bias, planner
+from copriv.plan import candidates, planner
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.simulation import simulate
@@ -48,6 +48,7 @@ ADDED = {
     "best_subset",
     "best_weights",
     "robustness",
+    "with_sum",
     "graph",
     "n_parameters",
     "runner_up",
@@ -60,6 +61,7 @@ TERMS = {"rule", "answers", "step", "kind", "relative_fitness"}
 TERMS_ADDED = {"horizon", "gradient_bound", "feature_bound", "private", "words", "curve"}
 OWNER = {"name", "alone", "together", "joining_pays", "break_even_epsilon", "marginal_value"}
 OWNER_ADDED = {
+    "pays_below",
     "own", "count", "number_in_best_subset",
     "records", "epsilon", "break_even_epsilon_for_all", "marginal_value_of_a_record", "loss_to_others",
     "in_best_subset", "best_weight", "shapley", "shapley_error", "joining_pays_probability", "alone_low", "alone_high",
@@ -71,7 +73,7 @@ OWNER_ADDED = {
 @pytest.fixture(autouse=True)
 def _few_candidates(monkeypatch):
     monkeypatch.setattr(candidates, "ANSWERS", (1, 2, 4, 8))
-    monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 8)
+    monkeypatch.setattr(candidates, "GRADIENT_BOUNDS", 8)
     monkeypatch.setattr(planner, "FINALISTS", 3)
     monkeypatch.setattr(planner, "FINALIST_WORLDS", 2)
 
@@ -217,6 +219,14 @@ def test_where_fast_owners_of_a1_run_out_of_answers_the_mean_is_simulated():
     assert assess(Problem.forecasting(agreement, rows()), "", runs=10).kind == "exact"
     clocks = [{**table, "rate": rate} for table, rate in zip(agreement.to_dict()["owner"], RATES, strict=True)]
     assert assess(Problem.forecasting(agreement.replace(owner=clocks), rows()), "", runs=10).kind == "simulated"
+
+
+@pytest.mark.parametrize("name", ["A1, broadcast", "A2, request"])
+def test_a_plan_with_a_schedule_of_its_own_has_none_of_the_agreed_times(name):
+    open_terms = candidates.freed(agreed(**RULES[name], communication="asynchronous"))
+    terms = planner.plan(Problem.forecasting(open_terms, rows()), runs=8, one_answer=False).agreement.agreement
+    assert terms.schedule in ("rounds", "random-order")
+    assert (terms.interval, terms.service) == (None, None)
 
 
 def test_where_something_is_clipped_the_mean_is_simulated():

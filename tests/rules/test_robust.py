@@ -3,6 +3,7 @@
 import json
 from itertools import combinations
 from math import comb
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -226,6 +227,13 @@ def cancer():
     return reduced(X), 2.0 * y - 1.0, "logistic"
 
 
+def on_the_page(attack):
+    """The largest factor that docs/explanation/lying-owners.md gives for an attack."""
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "lying-owners.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| {attack} |")]
+    return float(row.split("|")[3])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("table", [lending, diabetes, cancer])
 def test_a_fifth_of_the_owners_lies(table):
@@ -246,7 +254,11 @@ def test_a_fifth_of_the_owners_lies(table):
     honest, (robust, averaged) = attacked.honest_alone(400), attacked.nobody_lies(400)
     assert robust <= 1.2 * averaged
     for name in ATTACKS:
-        assert attacked.attacked(name, 400) <= (2.5 if name in HIDDEN else 1.5) * honest, name
+        times, said = (
+            attacked.attacked(name, 400) / honest,
+            on_the_page("lies in noise" if name in HIDDEN else name.split(",")[0]),
+        )
+        assert times <= min(2.5 if name in HIDDEN else 1.5, said + 0.2), name
     attacked.all = attacked.all.under(attacked.all.terms.replace(agreement={"robust": 1}))
     assert attacked.attacked("scaled", 400) > 2.5 * honest  # more owners lie than is agreed
 

@@ -10,6 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -21,8 +22,7 @@ from copriv import losses, mechanisms, rules
 from copriv.agreement.phases import check_pilot, documents_of, pilot_share
 from copriv.agreement.sums import check_sums
 from copriv.errors import AgreementError
-from copriv.formatting.cards import Card, Shown, Table, in_short
-from copriv.formatting.frames_and_plots import Columns, Framed
+from copriv.formatting.cards import Card, Columns, Framed, Shown, Table, in_short
 from copriv.formatting.numbers import counted
 from copriv.formatting.sanitize import reason
 from copriv.mechanisms import Mechanism
@@ -138,6 +138,13 @@ class Agreement(Shown, Framed, AgreedTerms):
             document["agreement"]["answers"] = self.answers - self.attempts
         document["owner"] = [{k: v for k, v in owner.items() if k != "floor"} for owner in document["owner"]]
         return Agreement.of(document)
+
+    def in_sums(self) -> "Agreement | None":
+        """These terms if only the sum of answers were seen; None where it is already, or there can be no such sum."""
+        if not self.summed:
+            with suppress(AgreementError):
+                return self.replace(agreement={"aggregation": "sum"})
+        return None
 
     def central(self) -> "Agreement":
         """These terms with one learner that all owners answer, in place of a graph; the same object where there is none."""

@@ -68,8 +68,7 @@ def agreed_rule(
     Raises AgreementError for terms that are still "auto", InvalidInput for a rule that cannot be run with these terms.
     """
     terms, model = agreement.agreement, agreement.model
-    matrix = None if terms.preconditioner is None else np.array(terms.preconditioner)
-    descent = Descent(Regularizer(model.regularization), FeasibleSet(model.theta_max), matrix)
+    descent = Descent(Regularizer(model.regularization), FeasibleSet(model.theta_max), agreement.preconditioner)
     mechanism = agreement.mechanism
     if isinstance(mechanism, OneAnswer):
         return mechanism.rule(agreement, descent, participants.weights, n_parameters, feature_bound)

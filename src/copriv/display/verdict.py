@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from copriv.display import Card, Table
 from copriv.forecast import Forecast, Plan
 from copriv.forecast.at_home import NOT_FOR_RELEASE, VerdictAtHome
+from copriv.forecast.coalition_value import LEAST_EPSILON
 from copriv.forecast.own_learners import OwnLearnersForecast
 from copriv.formatting.numbers import listed, percent, percent_range, plain_number
 from copriv.formatting.sanitize import printable
@@ -147,6 +148,27 @@ def caution(outlook: Forecast) -> str | None:
     return " ".join(said) or None
 
 
+def with_sum(outlook: Forecast) -> str | None:
+    """Say what the cost and the least budget would be if only the sum of answers were seen; None where that is not known."""
+    found = outlook.with_sum
+    if found is None:
+        return None
+    hidden, each = (_pays_from(ε) for ε in (found.break_even_epsilon, found.break_even_epsilon_each))
+    least = f"{hidden}, with or without it" if hidden == each else f"{hidden} with it, and {each} without"
+    return (
+        f'With aggregation = "sum" (the learner sees the sum of answers alone) the best terms found reach '
+        f"{percent(found.together)} in place of {percent(outlook.together)}. Joining typically pays {least}."
+    )
+
+
+def _pays_from(epsilon: float | None) -> str:
+    if epsilon is None:
+        return "at no epsilon"
+    if epsilon <= LEAST_EPSILON:
+        return "at any epsilon"
+    return f"from an epsilon of {plain_number(epsilon)} for every owner"
+
+
 def assumption(outlook: Forecast) -> str:
     """State the assumption that public rows are a random sample, and where they differ from one."""
     said = ["This holds if the public rows are a random sample of all owners' records."]
@@ -236,7 +258,10 @@ MODELS = {
 
 def at_home(found: VerdictAtHome) -> Iterator[str | Table]:
     """Yield the verdict, a table of the models' errors, and a warning that they are not for release."""
-    yield verdict_at_home(found)
+    if found.on_own is None:
+        yield f"Whether joining pays is open for {printable(found.name, 60)}: {found.reason}."
+    else:
+        yield of_owner(found.name, found.on_own, found.worthwhile)
     if found.errors:
         own = found.errors["own"]
         yield Table.of(
@@ -250,13 +275,6 @@ def at_home(found: VerdictAtHome) -> Iterator[str | Table]:
         else:
             yield "The common model is the one that is forecast for the recommended terms, typically."
     yield NOT_FOR_RELEASE
-
-
-def verdict_at_home(found: VerdictAtHome) -> str:
-    """Return the verdict as a sentence, in the words of a forecast."""
-    if found.on_own is None:
-        return f"Whether joining pays is open for {printable(found.name, 60)}: {found.reason}."
-    return of_owner(found.name, found.on_own, found.worthwhile)
 
 
 def card_at_home(found: VerdictAtHome) -> Card:

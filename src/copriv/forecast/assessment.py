@@ -24,11 +24,10 @@ from copriv.agreement.participants import Participants
 from copriv.errors import CoprivError
 from copriv.exact import Order, OwnerKinds, expected_cost
 from copriv.exact.on_graph import OwnersOnGraph, on_graph
-from copriv.formatting.cards import Shown
-from copriv.formatting.frames_and_plots import Columns, Framed
+from copriv.formatting.cards import Columns, Framed, Shown
 from copriv.mechanisms import GradientNoise, Guarantee
+from copriv.model.fitness import one_thread
 from copriv.model.objective import Quadratic
-from copriv.model.threads import one_thread
 from copriv.plan import Choice
 from copriv.plan.aggregated_runs import DEALT_OWNERS, runs_in
 from copriv.populations.public_sample import PublicSample
@@ -244,6 +243,34 @@ class CostOfGraph:
     def to_dict(self) -> dict[str, Any]:
         """As in the JSON contract of a forecast."""
         return {**vars(self), "times": self.times}
+
+
+@dataclass(frozen=True, eq=False)
+class WithSum:
+    """What it would cost if the learner saw only the sum of the owners' answers (`aggregation = "sum"`)."""
+
+    assessment: Assessment
+    """Of the best terms found, in the worlds of the forecast."""
+    break_even_epsilon: float | None
+    """The least ε, the same for all owners, at which joining typically pays for one of them; None where no ε is enough."""
+    break_even_epsilon_each: float | None
+    """The same where each answer is seen."""
+
+    @property
+    def together(self) -> float:
+        """Median ψ over runs and worlds."""
+        return self.assessment.relative_fitness.end["median"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in the JSON contract of a forecast."""
+        terms = self.assessment.agreement
+        return {
+            "colluding": terms.colluding,
+            "relative_fitness": self.assessment.relative_fitness.end,
+            "words": self.assessment.words,
+            "break_even_epsilon": self.break_even_epsilon,
+            "break_even_epsilon_each": self.break_even_epsilon_each,
+        }
 
 
 def relative_error(one: Assessment) -> float:

@@ -6,6 +6,7 @@ The papers' bounds are evaluated here too; the theorems are with their rules (`c
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from copriv.forecast.assessment import (
     CostOfGraph,
     Robustness,
     Run,
+    WithSum,
     assess,
     quantiles,
     relative_error,
@@ -34,7 +36,7 @@ from copriv.forecast.owner_forecast import owners_of
 from copriv.forecast.rare_records import Unseen
 from copriv.forecast.result import AtHeterogeneity, Forecast, Kind
 from copriv.forecast.standalone_models import WithoutJoining
-from copriv.model.threads import one_thread
+from copriv.model.fitness import one_thread
 from copriv.plan import Plan, leaves_open, plan
 from copriv.plan.candidates import freed
 from copriv.plan.planner import of_many_answers
@@ -144,25 +146,25 @@ def forecast_of(
     recommended = min(found, key=lambda run: run.cost).assessment
     if agreed.private and agreed.relative_fitness.mean[-1] <= recommended.relative_fitness.mean[-1]:
         recommended = agreed
+    hidden = [] if best.with_sum is None else [(best.with_sum.agreement, best.with_sum.describe())]
+    if hidden and (same := recommended.agreement.in_sums()) is not None:
+        hidden.append((same, recommended.words))
+    in_sums = [assess(problem.under(terms), words, runs, seed, worlds) for terms, words in hidden]
     report(4, 4)
 
     records = [table.records for table in problem.terms.owner_tables]
     seen = WithoutJoining.of(sample, records, worlds)
     # The value of owners follows from the noise curve, which is scaled to agree with the runs.
     alike = worlds[0].apart is None
-    members = Consortium.of(
-        problem.terms, sample.information / sample.optimum.value, best.curve, (not alike) * heterogeneity.value
-    )
     pools = [world.pool for world in worlds]
     # ψ of the better possible start of the terms in each world: that of a run whose answers are noise only.
     starts = np.array([world.on_all(problem.start) for world in worlds])
     if public_start and problem.terms.agreement.start is None and np.median(seen.public) <= np.median(starts):
         starts = seen.public
-    members = members.held_to(
-        recommended.relative_fitness.end["median"],
-        np.array([float(np.median(seen.without_joining(i))) for i in range(len(records))]),
-        float(np.median(starts)),
-    )
+    without = np.array([float(np.median(seen.without_joining(i))) for i in range(len(records))])
+    members = Consortium.of(
+        problem.terms, sample.information / sample.optimum.value, best.curve, (not alike) * heterogeneity.value
+    ).held_to(recommended.relative_fitness.end["median"], without, float(np.median(starts)))
     subset = members.best_numbers()
     enough = max(NOTICEABLE, ERRORS * relative_error(recommended))
     if members.cost(subset) > (1.0 - enough) * members.together():
@@ -172,6 +174,12 @@ def forecast_of(
         levels = np.array([world.heterogeneity for world in worlds])
     asked = Asked.of(problem.terms.goal, problem.terms.worthwhile, levels)
     owners = owners_of(problem.terms, members, recommended, seen, subset, starts, asked)
+    with_sum = None
+    if in_sums:
+        least = min(in_sums, key=lambda one: one.relative_fitness.end["mean"])
+        enough_for_one = max(owner.pays_below for owner in owners)
+        both = (replace(members, colluding=least.agreement.colluding), members)
+        with_sum = WithSum(least, *(one.break_even_for_all(0, enough_for_one) for one in both))
     low, high = quantiles(seen.public[:, None])
     public_only = float(np.median(seen.public))
     best = best.advised(
@@ -210,6 +218,7 @@ def forecast_of(
         comparison=Comparison.of(agreed, recommended),
         robustness=robustness,
         graph=graph,
+        with_sum=with_sum,
         problem=problem,
         worlds=worlds,
         kind=kind,

@@ -38,6 +38,8 @@ class OwnerForecast(Shown):
     """Whether joining pays, on the records that the agreement's goal names; "open" where that is not known."""
     probability: float
     """That it pays by at least what the agreement calls worthwhile."""
+    pays_below: float
+    """ψ of the common model on everybody's records below which joining typically pays, on the records that the goal names."""
     joining_pays: bool | None
     """The verdict as a truth value; None where it is open."""
     close_call: bool
@@ -153,6 +155,7 @@ def _of_kind(
     costs, end = judged.on_own(recommended, i), recommended.relative_fitness.end["median"]
     on_own, on_all = costs.verdict(asked), judged.verdict_on_all(recommended, i, asked)
     asked_for = {"own": on_own, "common": on_all}[asked.goal]
+    enough = costs.enough(end, asked.worthwhile)
     # Where the alternatives to joining cost more, a smaller ε is enough, although the start of the terms costs more as well.
     easy, hard = (
         members.beginning_at(float(np.quantile(starts, q))).break_even(i, float(np.quantile(target, q)))
@@ -161,6 +164,7 @@ def _of_kind(
     return {
         "verdict": asked_for.answer,
         "probability": asked_for.probability,
+        "pays_below": {"own": enough, "common": usual}[asked.goal],
         "joining_pays": {"yes": True, "no": False, "open": None}[asked_for.answer],
         "close_call": asked_for.answer == "open",
         "joining_pays_probability": asked_for.probability,
@@ -176,6 +180,6 @@ def _of_kind(
         "break_even_epsilon": break_even,
         "break_even_epsilon_low": min(filter(None, (easy, break_even)), default=None),
         "break_even_epsilon_high": hard and break_even and max(hard, break_even),
-        "break_even_epsilon_own": members.break_even(i, costs.enough(end, asked.worthwhile)),
+        "break_even_epsilon_own": members.break_even(i, enough),
         "break_even_epsilon_for_all": members.break_even_for_all(i, usual),
     }

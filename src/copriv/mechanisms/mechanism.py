@@ -150,10 +150,7 @@ class Mechanism(ABC):
 
 def measured_over(agreed: AgreedTerms, owner: OwnerTerms, order: Order) -> tuple[str, str]:
     """ "120 records" and "each clipped to 2 in L1": what an owner's means are of."""
-    return (
-        f"{owner.records} {'persons' if owner.unit else 'records'}",
-        f"each clipped to {agreed.gradient_bound:g} in L{order}",
-    )
+    return f"{owner.records} {owner.counted}", f"each clipped to {agreed.gradient_bound:g} in L{order}"
 
 
 def noise_in_words(law: Law, scale: float) -> str:

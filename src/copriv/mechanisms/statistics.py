@@ -57,12 +57,8 @@ class Numbers(Protocol):
     """Means over an owner's units, released once with Laplace noise."""
 
     @property
-    def bound(self) -> float:
-        """Ξ, in L1, of a unit's gradient."""
-
-    @property
-    def feature_bound(self) -> float:
-        """B, in L1, of a record's features without the intercept."""
+    def bounds(self) -> dict[str, float]:
+        """The bounds that are enforced on a unit, each above 0, by their names in an agreement."""
 
     @property
     def unit(self) -> Float[Array, " answer"]:
@@ -97,6 +93,10 @@ class Moments:
         """Those of an agreement; `feature_bound` is B as a number, where that is planned."""
         B, terms = feature_bound_of(agreed, feature_bound), agreed.agreement
         return cls(agreed.gradient_bound, B, agreed.model.intercept, terms.moments_share, n_parameters)
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        return {"gradient_bound": self.bound, "feature_bound": self.feature_bound}
 
     @cached_property
     def unit(self) -> Float[Array, " answer"]:
@@ -133,14 +133,14 @@ class StatisticsAnswer:
     ahead = None
 
     def __post_init__(self) -> None:
-        positive("gradient_bound", self.moments.bound)
-        positive("feature_bound", self.moments.feature_bound)
+        for name, bound in self.moments.bounds.items():
+            positive(name, bound)
         count("records", self.units)
         _ = self._noise.scale
 
     @property
     def scale(self) -> float:
-        """Scale of the noise on each coordinate of the gradient."""
+        """Scale of the noise on the first number, such as each coordinate of the gradient."""
         return float(self._noise.scale * self.moments.unit[0])
 
     @cached_property
@@ -150,7 +150,7 @@ class StatisticsAnswer:
         return LaplaceAnswer(2.0 / self.units + 2.0 * ROUNDING, self.epsilon, len(self.moments.unit))
 
     def answer(self, loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
-        """The noisy statistics."""
+        """The noisy numbers."""
         exact, unit = self.moments.of(loss, in_memory(records), theta), self.moments.unit
         return self._noise.release(exact / unit) * unit
 

@@ -9,8 +9,6 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from copriv.errors import AgreementError, InvalidInput
 from copriv.losses import by_name
 from copriv.mechanisms import OneAnswer
@@ -53,13 +51,9 @@ def own_model(
     if not verdict.ok:
         raise InvalidInput(f"{run}: does not verify, so nothing is learned from it: {verdict.problems[0]}")
     records, _ = owner_records(agreed, name, table, common.dictionary)
-    terms, p = agreed.agreement, len(common.theta)
-    owner = agreed.terms_of(name)
-    matrix = None
-    if terms.preconditioner is not None:
-        matrix = np.array(terms.preconditioner)
+    owner, p = agreed.terms_of(name), len(common.theta)
     shared = Common(
-        by_name(agreed.model.loss, agreed.model.threshold), p, feature_bound_of(agreed), matrix,
+        by_name(agreed.model.loss, agreed.model.threshold), p, feature_bound_of(agreed), agreed.preconditioner,
         Regularizer(agreed.model.regularization), FeasibleSet(agreed.model.theta_max),
     )  # fmt: skip
     with closing(RunStore.read(run)) as store:

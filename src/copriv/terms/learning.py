@@ -104,8 +104,9 @@ class Terms(TermsTable):
     edges as pairs of names. None: one learner, which all owners answer."""
     relays: tuple[str, ...] | None = None
     """Nodes of the graph without records or a model, which pass on what their neighbours say; None: there are none."""
-    mixing: Count | None = None
-    """Number of exchanges between neighbours in each round; None: one."""
+    mixing: Count | Literal["auto"] | None = None
+    """Number of exchanges between neighbours in each round; None: one. "auto": as many as the graph needs, and the
+    weights that mix it faster (`copriv.rules.graph.Graph.planned`)."""
     tracking: bool | None = None
     """Whether owners track the mean direction of all (gradient tracking), which corrects their drift; None: they do not."""
     start: tuple[Number, ...] | None = None

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from copriv.errors import AgreementError
@@ -85,6 +85,13 @@ class OwnerTerms(TermsTable):
         """Number of owners with these terms."""
         return self.count or 1
 
+    @property
+    def counted(self) -> str:
+        """What `records` counts: "persons" where these are the units, else "records"."""
+        if self.unit is None:
+            return "records"
+        return "persons"
+
     def each(self) -> "tuple[OwnerTerms, ...]":
         """Terms of each of these owners, by its own name."""
         if self.count is None:
@@ -108,6 +115,13 @@ class AgreedTerms(BaseModel):
     data: DataTerms = DataTerms()
     owner_tables: Annotated[tuple[OwnerTerms, ...], Field(min_length=1, alias="owner")]
     """Tables as in the file; one with a `count` is several owners."""
+
+    @property
+    def preconditioner(self) -> Float[Array, "p p"] | None:
+        """P, the agreed public metric; None for the identity."""
+        if self.agreement.preconditioner is None:
+            return None
+        return np.array(self.agreement.preconditioner)
 
     @field_validator("owner_tables", mode="before")
     @classmethod

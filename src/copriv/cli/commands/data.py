@@ -13,7 +13,7 @@ import typer
 from rich.console import RenderableType
 
 from copriv.cli.commands import options
-from copriv.cli.show.console import answer, log, plain_table, progress
+from copriv.cli.console import answer, log, plain_table, progress
 from copriv.data.fetch import REMOTES, data_folder
 from copriv.data.fetch import fetch as fetched
 from copriv.data.fetch import found as at_hand
@@ -181,9 +181,8 @@ class _Findings:
         if schema is None:
             return
         if units != agreed.records:
-            what = "persons" if agreed.unit else "records"
             self.problems.append(
-                f"owner.records: {name} is agreed to hold {agreed.records} {what}, the table has {units}; "
+                f"owner.records: {name} is agreed to hold {agreed.records} {agreed.counted}, the table has {units}; "
                 "correct the agreement or the table"
             )
         self.problems += refused
