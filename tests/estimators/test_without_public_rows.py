@@ -117,7 +117,7 @@ def test_the_expected_gap_is_that_of_a_ridge_by_plain_algebra() -> None:
     table = Tables(h[None], np.ones((1, 1)), share[None], np.array([gain]))
     assert table.tied(λ, v) == pytest.approx(left / gain)
     assert table.solved(0.0, v, 0.0) == pytest.approx(v * np.trace(np.linalg.inv(H)) / (2 * gain))
-    assert table.solved(0.5, 0.0, 0.0) == pytest.approx((share * (1 - h / np.hypot(h, 0.5)) ** 2).sum())
+    assert table.solved(0.5, 0.0, 0.0) == pytest.approx((share * (1 - h / np.maximum(h, 0.5)) ** 2).sum())
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber", "logistic", "hinge"])

@@ -170,12 +170,12 @@ class Tables:
         return float(np.mean(off + variance * (self.curvature / (h + λ) ** 2).sum(axis=1) / (2.0 * self.gain)))
 
     def solved(self, floor: float, variance: float, spread: float) -> float:
-        """Expected gap of a model solved from noisy moments, each curvature h held to √(h² + floor²).
+        """Expected gap of a model solved from noisy moments, no eigenvalue of whose curvature is below `floor`.
 
         variance, spread: of the noise on each number of the gradient, and on entries of the curvature off the diagonal.
         """
         h = self.curvature * self.counted
-        held = np.hypot(h, floor)
+        held = np.maximum(h, floor)
         size = (2.0 * self.gain[:, None] * self.share * self.curvature / np.square(held)).sum(
             axis=1
         )  # ‖θ‖² that is found

@@ -38,9 +38,6 @@ from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.types import Array, Loss, is_linear
 from copriv.validation import count
 
-HELD = 0.760
-"""What holds a direction without curvature, over the noise's largest eigenvalue e: repaired eigenvalues √(max(a, 0)² + e²/2),
-a of Wigner's semicircle, averaged by the inverse of their squares."""
 WEIGHT = 0.5
 """Of second moments beside the gradient: the most that costs nothing."""
 
@@ -172,7 +169,7 @@ class MomentsInL2(OfSquaredLoss):
             return
         variance, Ξ, r, p = declared.averaged(scales), declared.gradient_bound, declared.longest, declared.n_parameters
         entry = 2.0 * np.sqrt(variance) * r**2  # of 2H, off the diagonal
-        gap = declared.tables(Squared.curvature).solved(HELD * 2.0 * np.sqrt(p) * entry, variance * Ξ**2, entry**2)
+        gap = declared.tables(Squared.curvature).solved(2.0 * np.sqrt(p) * entry, variance * Ξ**2, entry**2)
         yield gap, Setting(Ξ, (1.0,), {"reach": r})
 
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:

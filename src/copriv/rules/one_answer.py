@@ -13,8 +13,7 @@ moments A⁻¹ is the agreed preconditioner.
 Repair. Noise can give A eigenvalues at or below 0. With a public curvature A₀ (the preconditioner's inverse), look at
 S = A₀^{−½} A A₀^{−½}, which is near I: it is drawn to I by as much as noise is larger than what n₀ public rows leave
 unknown (entries' mean squares, 2(p² + p)/n₀ for the latter), and its eigenvalues are kept in [1/4, 4]. Without A₀,
-an eigenvalue a of A becomes √(max(a, 0)² + e²/2), e the noise's own largest one, 2√p times the spread of an entry of 2H
-(Wigner's edge).
+eigenvalues of A are raised to the noise's own largest one, 2√p times the spread of an entry of 2H (Wigner's edge).
 
 **A pilot.** An answer begins with W∇f_i(θ₀), W the root of P = W²:  θ = Π_Θ[θ₀ − η (P∇g(θ₀) + W Σ w_i W∇f_i)].
 
@@ -200,10 +199,8 @@ class SolveStatistics(_Averaged):
             values, vectors = np.linalg.eigh(A)
             # An entry off the diagonal of 2H has noise of variance 4·2·(b/2)².
             edge = 2.0 * np.sqrt(p) * np.sqrt(2.0 * noise)
-            least = np.maximum(edge * np.sqrt(0.5), np.finfo(float).eps * np.abs(values).max(axis=1))[:, None]
-            return np.asarray(
-                (vectors * np.hypot(np.maximum(values, 0.0), least)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
-            )
+            floor = np.maximum(edge, np.finfo(float).eps * np.abs(values).max(axis=1))[:, None]
+            return np.asarray((vectors * np.maximum(values, floor)[:, None, :]) @ np.swapaxes(vectors, 1, 2))
         root, back, gain = self._whitening
         S = root @ A @ root
         unknown = 2.0 * (p * p + p) / self.public_rows
