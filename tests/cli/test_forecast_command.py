@@ -291,6 +291,13 @@ def test_runs_that_are_not_private_are_said_to_be_so(outlook, capfd):
     assert "warning" in trusting.to_dict()
 
 
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_names_of_models_are_not_cut(outlook, width):
+    said = forecast_answer.lines(outlook, asked=["What would it take?"], width=width)
+    assert any(line.startswith("the public rows alone ") for line in said)
+    assert not [line for line in said if "…" in line or len(line) > width]
+
+
 def test_simulate_plans_what_is_auto_and_says_so(copriv, tmp_path):
     open_terms = {**TWO, "agreement": {**AUTO, "horizon": 50, "answers": 2}}
     open_terms["model"] = {"loss": "squared", "regularization": 1e-5}

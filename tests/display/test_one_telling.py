@@ -111,6 +111,7 @@ def test_every_screen_says_the_verdict_of_every_owner(said: Forecast, capsys: py
         assert (row["alone"], row["together"]) == (kept["alone"], kept["together"]) == (owner.alone, owner.together)
         assert row["probability"] == (1.0 - owner.probability if owner.verdict == "no" else owner.probability)
         assert row["sure"] == (row["probability"] >= views.SURE)
+        assert row["joining"] == kept["on_own"]
         row_of_html = re.search(rf"<tr><td>{owner.name}</td>(.*?)</tr>", said._repr_html_())
         assert row_of_html is not None
         assert [f"<td>{cell}</td>" in row_of_html[1] for cell in (alone, together, owner.verdict)] == [True] * 3
@@ -168,6 +169,7 @@ def test_pictures_say_it_too(said: Forecast, monkeypatch: pytest.MonkeyPatch) ->
         drawn.clear()
         said.plot(picture)
         assert one_line(said.verdict)[:300] in one_line(" ".join(drawn)), picture
+    assert "At which epsilon joining pays, on everybody's records" in drawn
 
 
 def test_the_models_cost_the_same_everywhere(said: Forecast, capsys: pytest.CaptureFixture[str]) -> None:

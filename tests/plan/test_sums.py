@@ -152,6 +152,22 @@ def test_a_forecast_of_single_answers_says_what_their_sum_would_cost() -> None:
     assert ratio == pytest.approx(5**0.5, rel=0.01), "N - t times less of the noise's variance"
 
 
+def test_a_sum_that_costs_more_is_not_said_to_pay_sooner() -> None:
+    """Statistics are no sum, and may cost less than gradients whose sum is seen."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(300, 2))
+    data = (X, X @ np.array([2.0, -1.0]) + 0.05 * rng.normal(size=300))
+    terms = planned(aggregation="each", goal="common").replace(owner={"epsilon": 3.0, "records": 2000})
+    found = copriv.forecast(terms, public=data, runs=32, preconditioner=False, public_start=False)
+    assert found.with_sum is not None
+    assert found.recommended.agreement.one_answer
+    assert found.with_sum.together > found.together
+    least, each = found.with_sum.break_even_epsilon, found.with_sum.break_even_epsilon_each
+    assert each is not None
+    assert least is not None
+    assert least > each
+
+
 @pytest.mark.parametrize("terms", [{"communication": "asynchronous"}, {"robust": 1, "communication": "synchronous"}])
 def test_terms_that_allow_no_sum_are_not_compared_with_one(terms: dict) -> None:
     seen = planned(aggregation="each", **terms)

@@ -24,7 +24,7 @@ from copriv.agreement.sums import check_sums
 from copriv.errors import AgreementError
 from copriv.formatting.cards import Card, Columns, Framed, Shown, Table, in_short
 from copriv.formatting.numbers import counted
-from copriv.formatting.sanitize import reason
+from copriv.formatting.sanitize import printable, reason
 from copriv.mechanisms import Mechanism
 from copriv.rules.graph import Graph
 from copriv.terms import AgreedTerms, OwnerTerms
@@ -253,6 +253,13 @@ class Agreement(Shown, Framed, AgreedTerms):
     def worthwhile(self) -> float:
         """Least relative decrease of the prediction error for which joining pays."""
         return WORTHWHILE if self.agreement.worthwhile is None else self.agreement.worthwhile
+
+    @property
+    def error_in_words(self) -> str:
+        """Name of the prediction error, with its unit where the loss is squared, such as "mean squared error in rate²"."""
+        if self.model.loss != losses.Squared.name:
+            return f"mean {self.model.loss} loss"
+        return "mean squared error" + (f" in {printable(self.data.target, 20)}²" if self.data.target else "")
 
     @property
     def fingerprint(self) -> str:

@@ -265,7 +265,7 @@ def at_home(found: VerdictAtHome) -> Iterator[str | Table]:
     if found.errors:
         own = found.errors["own"]
         yield Table.of(
-            ("on new records of your kind", "prediction error (mean loss)", "beside your own model"),
+            ("on new records of your kind", found.measured_in, "beside your own model"),
             [(name, found.errors[model]) for model, name in MODELS.items() if model in found.errors],
             lambda one: (one[0], plain_number(one[1]), "+" * (one[1] > own) + percent(one[1] / own - 1.0)),
             "models",

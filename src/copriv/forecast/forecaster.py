@@ -178,7 +178,10 @@ def forecast_of(
     if in_sums:
         least = min(in_sums, key=lambda one: one.relative_fitness.end["mean"])
         enough_for_one = max(owner.pays_below for owner in owners)
-        both = (replace(members, colluding=least.agreement.colluding), members)
+        hidden_members, ψ = replace(members, colluding=least.agreement.colluding), least.relative_fitness.end["median"]
+        if ψ > members.together():  # what is seen may be an answer that no sum has, such as statistics
+            hidden_members = hidden_members.held_to(ψ, without, float(np.median(starts)))
+        both = (hidden_members, members)
         with_sum = WithSum(least, *(one.break_even_for_all(0, enough_for_one) for one in both))
     low, high = quantiles(seen.public[:, None])
     public_only = float(np.median(seen.public))

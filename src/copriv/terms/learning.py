@@ -60,7 +60,7 @@ class Terms(TermsTable):
         try:
             share = float(value.removesuffix("%"))
         except ValueError:
-            raise ValueError('must be a share below 1, such as 0.005 or "0.5%"') from None
+            raise ValueError("must be a share below 1") from None
         if value.endswith("%"):
             share /= 100.0
         return share

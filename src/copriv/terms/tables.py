@@ -195,7 +195,9 @@ class AgreedTerms(BaseModel):
         """Return the terms of the owner with this name. Raises AgreementError where the agreement names nobody so."""
         names = self.owner_names
         if owner not in names:
-            raise AgreementError(f"owner: {owner!r} is not in the agreement, which names {', '.join(names)}")
+            raise AgreementError(
+                f"owner: {owner!r} is not in the agreement, which names {', '.join(names)}; name one of them"
+            )
         return self.owner[names.index(owner)]
 
     @cached_property

@@ -153,6 +153,7 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
             row |= {key: found[of_forecast] for key, of_forecast in FORECAST_KEYS.items()}
             if found["verdict"] == "no":
                 row["probability"] = 1.0 - found["probability"]
+            row["joining"] = found["on_own" if view["goal"] == "own" else "on_all"]
             if view["goal"] == "own":
                 row |= {"break_even": found["break_even_epsilon_own"], "break_even_low": None, "break_even_high": None}
     kept = (
@@ -206,6 +207,7 @@ def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, 
     subset, joined = members.best_subset(), [seat for seat in question.seats if seat.joined]
     return {
         "goal": question.agreement.goal,
+        "worthwhile": question.agreement.worthwhile,
         "together": {name: median * factor for name, factor in spread.items()},
         "public_only": public_only,
         "owners": _rows(question, made, members, public_only),

@@ -112,8 +112,8 @@ class Line(Entry):
         """The line of these bytes. Raises ValueError for anything that `to_bytes` does not return."""
         try:
             said = json.loads(raw)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"no JSON ({error})") from None
+        except (ValueError, RecursionError):
+            raise ValueError("it is no JSON") from None
         if not isinstance(said, dict) or list(said) != ["line", *_TEXTS] or type(said["line"]) is not int:
             raise ValueError("not the keys of a line")
         if not all(isinstance(said[key], str) for key in _TEXTS):
