@@ -85,6 +85,10 @@ MOST = 32
 """Most owners that are simulated one by one; more owners are bundled, into about so many bundles."""
 
 
+MANY = 256
+"""Bundles of owners that answer in turns and of which no few kinds exist; with as few as MOST, steps would be too long."""
+
+
 @dataclass(frozen=True, eq=False)
 class Bundles:
     """An assignment of owners to bundles."""
@@ -108,29 +112,31 @@ def bundles_of(agreement: Agreement) -> Bundles:
 
     Every kind has at least one bundle. With more kinds than MOST, owners with similar noise are bundled together.
     """
-    return _bundled(agreement.owner_tables)
+    return _bundled(agreement.owner_tables, MOST)
 
 
 @lru_cache(maxsize=64)
-def _bundled(tables: tuple[OwnerTerms, ...]) -> Bundles:
+def _bundled(tables: tuple[OwnerTerms, ...], most: int) -> Bundles:
     counts = np.array([table.number for table in tables], dtype=np.int64)
     N = int(counts.sum())
-    if N <= MOST:
+    if most >= N:
         return Bundles(np.arange(N), True)
     kind = numbered([kind_of_owner(table) for table in tables])
     precision: Array = np.array([t.records * t.epsilon / t.overlap for t in tables])
-    return Bundles(*_assigned(np.repeat(kind, counts), precision.repeat(counts)))
+    return Bundles(*_assigned(np.repeat(kind, counts), precision.repeat(counts), most))
 
 
-def _assigned(kind: Int[np.ndarray, " participants"], precision: Float[Array, " participants"]) -> tuple[Any, bool]:
-    """Assign participants to bundles: by kind (True), or by noise where there are more kinds than MOST (False)."""
+def _assigned(
+    kind: Int[np.ndarray, " participants"], precision: Float[Array, " participants"], most: int = MOST
+) -> tuple[Any, bool]:
+    """Assign participants to bundles: by kind (True), or by noise where there are more kinds than `most` (False)."""
     N = len(kind)
     bundle = np.empty(N, dtype=np.int64)
-    if kind.max() >= MOST:
-        bundle[np.argsort(precision, kind="stable")] = np.arange(N) * MOST // N
+    if kind.max() >= most:
+        bundle[np.argsort(precision, kind="stable")] = np.arange(N) * most // N
         return bundle, False
     sizes = np.bincount(kind)
-    number = np.clip(np.round(MOST * sizes / N).astype(np.int64), 1, sizes)
+    number = np.clip(np.round(most * sizes / N).astype(np.int64), 1, sizes)
     first = np.concatenate([[0], np.cumsum(number)[:-1]])
     for k, size in enumerate(sizes):
         bundle[np.flatnonzero(kind == k)] = first[k] + np.arange(size) * number[k] // size
@@ -183,8 +189,8 @@ def kind_of_owner(table: OwnerTerms) -> Any:
 def as_few(agreement: Agreement) -> Agreement:
     """Replace the owners of an agreement by bundles; the same agreement where owners are few, or cannot be bundled.
 
-    They cannot where a run ends before all answers are given (it is then short), and where owners of one bundle differ and
-    answer in turns. For simulations only: nobody signs the result.
+    They cannot where a run ends before all answers are given (it is then short), and where at most MANY owners, or groups,
+    answer in turns and those of one bundle differ. For simulations only: nobody signs the result.
     """
     mechanism, terms = agreement.mechanism, agreement.agreement
     if agreement.n_owners <= MOST or not isinstance(mechanism, GradientNoise):
@@ -195,7 +201,10 @@ def as_few(agreement: Agreement) -> Agreement:
     N, few = agreement.n_owners if agreement.synchronous else agreement.n_participants, bundles.number
     together = agreement.synchronous or (terms.window > 1 and terms.schedule == "rounds")
     whole = agreement.synchronous or agreement.answers * N <= terms.horizon
-    if not whole or (not bundles.alike and not together):
+    if not (bundles.alike or together) and agreement.n_owners == N:
+        bundles = _bundled(agreement.owner_tables, MANY)
+        few = bundles.number
+    if not whole or few == agreement.n_owners or not (bundles.alike or together or few == MANY):
         return agreement
     w = agreement.weights
     weight = bundles.total(w)

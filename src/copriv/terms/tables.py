@@ -217,6 +217,11 @@ class AgreedTerms(BaseModel):
         """N."""
         return sum(table.number for table in self.owner_tables)
 
+    @cached_property
+    def offers_delta(self) -> bool:
+        """Whether any owner has δ > 0."""
+        return any(table.delta > 0 for table in self.owner_tables)
+
     @property
     def n_participants(self) -> int:
         """Number of participants: owners, with those of one group counted as one."""

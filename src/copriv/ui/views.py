@@ -238,6 +238,7 @@ def _rows(question: Question, made: Prepared, members: Consortium, public_only: 
     own, enough_for = _on_own(agreed.owner_tables, made, together, public_only, agreed.worthwhile)
     if agreed.goal == "own":
         rivals = enough_for
+    break_even = members.break_evens(np.asarray(rivals, dtype=np.float64)) if few else []
     rows: list[dict[str, Any]] = []
     i = -1
     for seat in question.seats:
@@ -255,7 +256,7 @@ def _rows(question: Question, made: Prepared, members: Consortium, public_only: 
             "best_weight": float(weights[i]), "probability": None,
         }  # fmt: skip
         if few:
-            row |= {"break_even": members.break_even(i, float(rivals[i])), "worth": float(shares[i])}
+            row |= {"break_even": break_even[i], "worth": float(shares[i])}
         rows.append(row)
     return rows
 
