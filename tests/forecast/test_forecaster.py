@@ -1,6 +1,7 @@
 """The forecast as a whole: its kinds, its verdict, its JSON; exact where it says so, and simulated everywhere else."""
 
 import dataclasses
+import importlib
 import json
 import math
 
@@ -105,6 +106,20 @@ STAGES = []
 @pytest.fixture(scope="module")
 def outlook():
     return forecast(agreed(), rows(), runs=20, progress=lambda done, total: STAGES.append((done, total)))
+
+
+def test_no_terms_are_assessed_twice(monkeypatch):
+    made = []
+
+    def counted(problem, *given, **more):
+        made.append(problem.terms.fingerprint)
+        return assess(problem, *given, **more)
+
+    monkeypatch.setattr(importlib.import_module("copriv.forecast.forecaster"), "assess", counted)
+    terms = {"rule": "auto", "step": "auto", "communication": "any", "answers": None, "horizon": 20}
+    outlook = forecast(agreed(model={"gradient_bound": "auto"}, data={"heterogeneity": 0.0}, **terms), rows(), runs=10)
+    assert sorted(made) == sorted(set(made))
+    assert {outlook.agreed.agreement.fingerprint, outlook.recommended.agreement.fingerprint} <= set(made)
 
 
 # JSON

@@ -136,12 +136,13 @@ def forecast_of(
         plain = assess(problem.under(averaged), words, runs, seed, worlds)
         robustness = Robustness.of(agreed, plain, (not heterogeneity.alike) * heterogeneity.value)
     report(3, 4)
-    # The plan's choice, the runner-up, and the best choices with and without every promise; each once.
+    # The plan's choice, the runner-up, and the best choices with and without every promise; each once, as the agreed terms are.
     reported = [best.choice, best.runner_up, *chain(*best.trades().values())]
     each = {choice.agreement.fingerprint: choice for choice in reversed(reported) if choice}
+    known = {settled.fingerprint: agreed}
     found = tuple(
-        Run(choice, assess(problem.under(choice.agreement), choice.describe(), runs, seed, worlds))
-        for choice in reversed(each.values())
+        Run(choice, known.get(name) or assess(problem.under(choice.agreement), choice.describe(), runs, seed, worlds))
+        for name, choice in reversed(each.items())
     )
     recommended = min(found, key=lambda run: run.cost).assessment
     if agreed.private and agreed.relative_fitness.mean[-1] <= recommended.relative_fitness.mean[-1]:

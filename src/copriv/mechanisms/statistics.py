@@ -29,6 +29,7 @@ from jaxtyping import Float
 
 from copriv.errors import AgreementError, InvalidInput
 from copriv.losses import Squared
+from copriv.mechanisms.expected import Declared
 from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, start_of, step_of
 from copriv.mechanisms.one_answer import (
     STEPS,
@@ -269,6 +270,14 @@ class Statistics(OfSquaredLoss):
             for share in {0.0, round(best_share(choosing.hessian, second, Ξ, M), 3)}:
                 terms = {"moments_share": share, "preconditioner": choosing.inverse.tolist()}
                 yield Setting(Ξ, choosing.steps(STEPS), terms)
+
+    def constant(self, declared: Declared) -> Iterator[tuple[float, Setting]]:
+        """The target's mean, drawn to the middle of its range by what noise is expected to take."""
+        if declared.order == 1:
+            Ξ, c = declared.gradient_bound, Squared.curvature + declared.regularization
+            scales = {(n, ε, δ): 2.0 * Ξ / (c * n * ε) for n, ε, δ in set(declared.owners)}
+            gap, step = declared.constant(Law.LAPLACE.variance * declared.averaged(scales))
+            yield gap, Setting(Ξ, (step,), {"moments_share": 0.0, "preconditioner": [[1.0 / c]]})
 
     def tried(
         self, common: Common, records: Records, base: AgreedTerms, setting: Setting, runs: int, draw: Draw

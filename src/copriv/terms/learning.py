@@ -137,6 +137,8 @@ class Terms(TermsTable):
     """d, "sum" only: owners that may be missing from a sum; None: 0, everybody or nothing."""
     attempts: Annotated[int, Field(ge=0)] | None = None
     """"sum" only: how many of the m answers are kept for sums that have to be tried again; None: 0."""
+    lot: Count | None = None
+    """Records that every owner is publicly known to have at least, for `copriv market`; None: as few as the smallest states."""
     learner_key: KeyFingerprint | None = None
     """SHA-256 of the public key that the learner signs with; any that the authority certifies when not given."""
 

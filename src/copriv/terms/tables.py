@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from copriv.errors import AgreementError
 from copriv.terms.data import DataTerms
 from copriv.terms.learning import ModelTerms, Terms
+from copriv.terms.market import MarketTerms
 from copriv.terms.values import (
     Budget,
     Count,
@@ -58,6 +59,8 @@ class OwnerTerms(TermsTable):
     """ε_max, "sum" only: with noise of its own the owner keeps ε_max even if all others work together; None: without."""
     key: KeyFingerprint | None = None
     """SHA-256 of the public key that the owner signs with; any that the authority certifies when not given."""
+    market: MarketTerms | None = None
+    """What privacy costs the owner and accuracy is worth to it, in money; read by `copriv market` alone."""
 
     @field_validator("name")
     @classmethod
