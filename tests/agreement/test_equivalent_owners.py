@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
-from copriv.agreement.participants import MANY, MOST, Participants, as_few, bundled_participants, bundles_of
+from copriv.agreement.participants import (
+    MANY,
+    MOST,
+    Participants,
+    as_few,
+    bundled_participants,
+    bundles_of,
+    enough_bundles,
+)
 from copriv.forecast import forecast
 from copriv.forecast.assessment import assess
 from copriv.model.records import Records
@@ -101,6 +109,32 @@ def test_runs_of_bundles_have_the_law_of_runs_of_all(terms):
     assert abs(whole.mean() - found.mean()) < 6 * error + (0.02 * whole.mean() if terms.get("window") == 1 else 0.0)
     spread = [np.quantile(ψ, [0.25, 0.75]) for ψ in (whole, found)]
     assert np.diff(spread[1])[0] == pytest.approx(np.diff(spread[0])[0], rel=0.35)
+
+
+LONG = {**ROUNDS, "window": 1, "schedule": "random-order", "step": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("owners", "terms"),
+    [(300, LONG), (80, {"rule": "A1", "horizon": 320, "step": 1000.0})],
+    ids=["long steps in turns", "copies"],
+)
+def test_steps_in_turns_are_not_made_too_long(owners, terms):
+    """As 32 bundles, ψ of these was 2 and 3 times that of all owners, and a forecast did not say so."""
+    many = agreed({"count": owners // 2}, {"count": owners // 2, "records": 200, "epsilon": 0.3}, **terms)
+    problem, runs = Problem.forecasting(many, rows()), 200
+    whole = simulate(problem, runs=runs, seed=1, record_at=(), alone=False, workers=1).relative_fitness.runs[:, -1]
+    found = runs_in(problem.under, many, runs, seed=2).relative_fitness[:, -1]
+    assert abs(whole.mean() - found.mean()) < 6 * np.sqrt((whole.var() + found.var()) / runs)
+
+
+def test_only_long_steps_cost_more_runs():
+    many = agreed({"count": 3000}, **{**LONG, "step": 1e-4})
+    assert enough_bundles(many, 1.0) == MOST
+    assert enough_bundles(many, 20.0) == 60
+    assert enough_bundles(many, np.inf) == 3000
+    assert enough_bundles(agreed({"count": 3000}), np.inf) == MOST
+    assert enough_bundles(agreed({"count": 3000}, **{**ROUNDS, "window": 3000}), np.inf) == MOST
 
 
 @pytest.mark.parametrize("size", [4, 80])

@@ -146,10 +146,10 @@ def test_every_screen_says_what_the_sum_would_give(outlook: Forecast, capsys: py
         (
             0.5,
             2.0,
-            "pays from an epsilon of 0.5 for every owner with it, and from an epsilon of 2 for every owner without.",
+            "pays from a budget of 0.5 for every owner with it, and from a budget of 2 for every owner without.",
         ),
-        (1e-4, None, "typically pays at any epsilon with it, and at no epsilon without."),
-        (None, None, "typically pays at no epsilon, with or without it."),
+        (1e-4, None, "typically pays at any budget with it, and at no budget without."),
+        (None, None, "typically pays at no budget, with or without it."),
     ):
         changed = replace(found, break_even_epsilon=hidden, break_even_epsilon_each=each)
         assert words in str(replace(outlook, with_sum=changed).with_sum_in_words)

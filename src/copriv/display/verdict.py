@@ -163,10 +163,10 @@ def with_sum(outlook: Forecast) -> str | None:
 
 def _pays_from(epsilon: float | None) -> str:
     if epsilon is None:
-        return "at no epsilon"
+        return "at no budget"
     if epsilon <= LEAST_EPSILON:
-        return "at any epsilon"
-    return f"from an epsilon of {plain_number(epsilon)} for every owner"
+        return "at any budget"
+    return f"from a budget of {plain_number(epsilon)} for every owner"
 
 
 def assumption(outlook: Forecast) -> str:

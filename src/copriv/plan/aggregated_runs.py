@@ -19,7 +19,15 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
-from copriv.agreement.participants import as_few, bundled_participants, bundles_of, kind_of_owner, numbered
+from copriv.agreement.participants import (
+    MOST,
+    as_few,
+    bundled_participants,
+    bundles_of,
+    enough_bundles,
+    kind_of_owner,
+    numbered,
+)
 from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.mechanism import step_of
 from copriv.mechanisms.one_answer import Common, Setting, feature_bound_of
@@ -58,10 +66,14 @@ def runs_in(
     """
     if agreement.one_answer and agreement.n_owners > DEALT_OWNERS:
         return _answered_once(world(agreement), runs, np.random.default_rng([seed, 8, first_run]))
-    few = as_few(agreement)
+    few, most = as_few(agreement), MOST
     problem = world(few)
     if few.n_owners < agreement.n_owners:
-        problem = _mixed(problem, world, agreement)
+        most = enough_bundles(agreement, problem.fitness.smoothness(agreement.preconditioner))
+        if most > few.n_owners:
+            few = as_few(agreement, most)
+            problem = world(few)
+        problem = _mixed(problem, world, agreement, most)
     found = simulate(problem, runs=runs, seed=seed, first_run=first_run, record_at=record_at, alone=False, workers=1)
     theta = found.theta
     if found.graph is not None:  # one owner's model of each run, in turn: nobody has their mean
@@ -76,11 +88,11 @@ def mean_cost(worlds: Sequence[World], agreement: Agreement, runs: int, seed: in
     return float(np.mean([one.relative_fitness[:, -1] for one in each]))
 
 
-def _mixed(few: Problem, world: Callable[[Agreement], Problem], agreement: Agreement) -> Problem:
+def _mixed(few: Problem, world: Callable[[Agreement], Problem], agreement: Agreement, most: int = MOST) -> Problem:
     """The problem of `few`, in which each bundle of groups holds the records of all its members, where members differ."""
     if agreement.synchronous or agreement.n_participants == agreement.n_owners or few.pooled is None:
         return few
-    held, w, of = world(agreement).unbounded, agreement.weights, bundled_participants(agreement).of_owner
+    held, w, of = world(agreement).unbounded, agreement.weights, bundled_participants(agreement, most).of_owner
     bundles = []
     for j in range(few.terms.n_owners):
         mine = np.flatnonzero(of == j)

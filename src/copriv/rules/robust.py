@@ -30,7 +30,7 @@ from math import comb
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy import stats
+from scipy.special import gammaincinv
 
 from copriv.privacy.noise import Law
 from copriv.terms import Terms
@@ -170,7 +170,7 @@ def _farthest(
 def _square(p: int, excess: float, probability: float) -> float:
     """Quantile of the sum of p squares of independent numbers of variance 1: the gamma law of its mean and variance."""
     spread = 2.0 + excess
-    return float(stats.gamma.ppf(probability, p / spread, scale=spread))
+    return float(spread * gammaincinv(p / spread, probability))
 
 
 def _distances(apart: Vectors) -> Float[Array, "runs owners owners"]:
