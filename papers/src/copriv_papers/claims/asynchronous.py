@@ -201,7 +201,7 @@ ASYNCHRONOUS: tuple[Claim, ...] = (
     Claim("A, §V-B, Fig. 10", "Hospitals of 86 that gain at ε = 0.1 and 1; A says nothing of them.", "",
           lambda found: Answer(_gaining(found, 0.1) + _gaining(found, 1.0), (), "Of real stays, and of simulated discharges."),
           "async-fig10", beyond=True),
-    Claim("A, §V-B", "86 hospitals that are alike, at ε = 1, settings planned from public rows.", "", _stays, beyond=True),
+    Claim("A, §V-B", "86 hospitals, planned from public rows as if alike, which they are not, at ε = 1.", "", _stays, beyond=True),
     Claim("A, §V-C, Fig. 11", "Fitness improves with size and budget.", "share 1",
           judged("async-fig11", "share of"), "async-fig11"),
     Claim("A, §V-C, Fig. 11", "The bound of slope −2 is less tight for large n_i.", "above 0",
