@@ -133,7 +133,7 @@ def test_the_least_number_of_owners_is_read_from_runs_and_none_is_said() -> None
     assert "at ε = 1, 2.5, 10: 30, 10, 3; on everybody's loans: 3, 3, 3." in summed.remark
     (less,) = (claim.answer(found) for claim in CLAIMS if "over ψ of the sum, t = 1" in claim.sentence)
     assert less.numbers == less.elsewhere == pytest.approx((10.0, 10.0))
-    (hospitals,) = (claim.answer(found) for claim in CLAIMS if claim.sentence.startswith("86 hospitals that are alike"))
+    (hospitals,) = (claim.answer(found) for claim in CLAIMS if claim.sentence.startswith("86 hospitals, planned"))
     assert "copriv data fetch hospital" in hospitals.remark
 
 
