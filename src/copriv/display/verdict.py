@@ -155,9 +155,11 @@ def with_sum(outlook: Forecast) -> str | None:
         return None
     hidden, each = (_pays_from(ε) for ε in (found.break_even_epsilon, found.break_even_epsilon_each))
     least = f"{hidden}, with or without it" if hidden == each else f"{hidden} with it, and {each} without"
+    reached, seen = percent(found.together), percent(outlook.together)
+    compared = "as without" if reached == seen else f"in place of {seen}"
     return (
-        f'With aggregation = "sum" (the learner sees the sum of answers alone) the best terms found reach '
-        f"{percent(found.together)} in place of {percent(outlook.together)}. Joining typically pays {least}."
+        f'With aggregation = "sum" (the learner sees the sum of answers alone) the best terms found reach {reached} '
+        f"{compared}. Joining typically pays {least}."
     )
 
 
