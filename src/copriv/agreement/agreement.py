@@ -69,7 +69,7 @@ class Agreement(Shown, Framed, AgreedTerms):
                     f'"auto", or leave {key} out'
                 )
         self.mechanism.check(self)
-        check_sums(self, self.mechanism, () if self.agreement.rule == "auto" else self.members)
+        check_sums(self, self.mechanism, self.members if self.summed and self.agreement.rule != "auto" else ())
         if self.agreement.graph is not None:
             Graph.of(self)
         if self.has_pilot:
@@ -303,11 +303,12 @@ class Agreement(Shown, Framed, AgreedTerms):
         if together:
             return (tuple(range(self.n_owners)),)
         groups: dict[object, list[int]] = {}
-        ungrouped = [i for i, owner in enumerate(self.owner) if not owner.group]
+        named = [table.group for table in self.owner_tables for _ in range(table.number)]
+        ungrouped = [i for i, group in enumerate(named) if not group]
         number = -(-len(ungrouped) // (size if isinstance(size, int) else 1))  # sizes differ by one at most
         group_of = {i: k * number // len(ungrouped) for k, i in enumerate(ungrouped)}
-        for i, owner in enumerate(self.owner):
-            groups.setdefault(owner.group or group_of[i], []).append(i)
+        for i, group in enumerate(named):
+            groups.setdefault(group or group_of[i], []).append(i)
         return tuple(map(tuple, groups.values()))
 
     def aggregation(self, group: Sequence[int]) -> rules.Aggregation:
