@@ -2,6 +2,7 @@
 
 from copriv.formatting.cards import Card, Table
 from copriv.formatting.numbers import counted, listed, percent, plain_number, yes_or_no
+from copriv.formatting.sanitize import printable
 from copriv.market import MECHANISMS, Market
 
 CAUTION = (
@@ -22,14 +23,18 @@ def told(offer: Market, mechanism: str | None = None) -> tuple[str | Table, ...]
     name = mechanism or "shapley"
     return (
         _answer(offer), mechanisms(offer), *_one(offer, name),
-        "In forecast, from public rows and what is stated; money in the unit of the statements. ψ is how much worse a model is "
-        "than the best possible one.",
+        "In forecast, from public rows and what is stated; money in the unit of the statements. Above the best: how much worse "
+        "the model that the owner uses is than the best possible one.",
         CAUTION,
     )  # fmt: skip
 
 
+def _names(offer: Market) -> list[str]:
+    return [printable(name, 60) for name in offer.agreement.owner_names]
+
+
 def _answer(offer: Market) -> str:
-    best, names = offer.outcomes[0], offer.agreement.owner_names
+    best, names = offer.outcomes[0], _names(offer)
     answering = [names[i] for i in range(len(names)) if best.epsilon[i] > 0]
     if not answering:
         return "By what is stated, no trade saves anybody anything: privacy costs more than accuracy is worth."
@@ -60,7 +65,7 @@ def mechanisms(offer: Market) -> Table:
 
 
 def _one(offer: Market, mechanism: str) -> tuple[str | Table, ...]:
-    outcome, names = offer[mechanism], offer.agreement.owner_names
+    outcome, names = offer[mechanism], _names(offer)
 
     def cells(i: int) -> tuple[str, ...]:
         ε, error = outcome.epsilon[i], float(outcome.error[i])
@@ -70,7 +75,7 @@ def _one(offer: Market, mechanism: str) -> tuple[str | Table, ...]:
             plain_number(outcome.payment[i]) + f" ± {plain_number(error)}" * (error > 0), plain_number(outcome.net[i]),
         )  # fmt: skip
 
-    head = ("owner", "epsilon", "uses the model", "ψ", "worth", "privacy costs", "is paid", "better off by")
+    head = ("owner", "epsilon", "uses the model", "above the best", "worth", "privacy costs", "paid", "better off by")
     made: list[str | Table] = [f"Under {mechanism}:", Table.of(head, range(len(names)), cells, "owners")]
     paid = [f"{names[i]} pays {names[j]} {plain_number(amount)}" for i, j, amount in outcome.transfers()]
     if paid:

@@ -48,9 +48,8 @@ class Statements(Shown):
     def of(cls, members: Consortium, costs: PrivacyCosts, worth: Sequence[float] | Array) -> "Statements":
         """With LINES lines of the curve: those that are lowest at levels of ψ between its ends, whoever states what."""
         hull = NoiseCurve.of(members.curve.fixed, members.curve.slope)
-        corners = np.append(
-            0.0, (np.diff(hull.fixed) / -np.diff(hull.slope))[::-1]
-        )  # noise at which the next line is lowest
+        # The noise at which the next line is lowest.
+        corners = np.append(0.0, (np.diff(hull.fixed) / -np.diff(hull.slope))[::-1])
         heights = np.log(np.maximum(hull.at(corners), 1e-300))
         ν = np.append(np.interp(np.linspace(heights[0], heights[-1], LINES - 1), heights, corners), 2.0 * corners[-1])
         best = np.unique(np.argmin(hull.fixed + hull.slope * ν[:, None], axis=1))

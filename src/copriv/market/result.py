@@ -24,7 +24,7 @@ MOST_OWNERS = 40
 MECHANISMS: dict[str, tuple[str, str]] = {
     "shapley": ("the efficient allocation, shared by Shapley values", "truth"),
     "equal": ("the efficient allocation, shared equally", "truth"),
-    "common": ("one ε at which every owner may join, and nobody pays", "efficiency, and truth"),
+    "common": ("one epsilon at which every owner may join, and nobody pays", "efficiency, and truth"),
     "posted": ("lots at prices that a third group posts", "efficiency"),
 }
 """What each mechanism is, and what it gives up of balance, participation, efficiency and truth."""

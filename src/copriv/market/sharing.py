@@ -103,9 +103,8 @@ def common(stated: Statements) -> Outcome:
     else:
         joined = np.stack([_settled(stated, float(ε)) for ε in levels])[:, None]
         nets, stable = _nets(stated, joined, levels[:, None, None]), np.ones((len(levels), 1), dtype=bool)
-    saved = np.where(
-        stable, nets.sum(axis=-1), -np.inf
-    )  # nobody joining is always there, unless somebody would at once
+    # That nobody joins is an equilibrium, too, unless somebody would at once.
+    saved = np.where(stable, nets.sum(axis=-1), -np.inf)
     at, which = np.unravel_index(np.argmax(saved), saved.shape)
     return of_one_model("common", stated, levels[at] * joined[at, which])
 
