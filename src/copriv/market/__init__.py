@@ -9,7 +9,7 @@ Four mechanisms are offered side by side, since balance, participation, efficien
 """
 
 from copriv.market.allocation import Statements
-from copriv.market.result import MECHANISMS, Market, market
+from copriv.market.result import MECHANISMS, Market, check, lots, market, unstated
 from copriv.market.sharing import Outcome
 
-__all__ = ["MECHANISMS", "Market", "Outcome", "Statements", "market"]
+__all__ = ["MECHANISMS", "Market", "Outcome", "Statements", "check", "lots", "market", "unstated"]
