@@ -19,7 +19,7 @@ from copriv.market import MECHANISMS, posted
 from copriv.market.allocation import _searched, coalition_values, shapley_shares
 from copriv.market.costs import PrivacyCosts
 from copriv.market.sharing import common, equal, shapley
-from copriv.terms.market import PrivacyCost
+from copriv.terms import PrivacyCost
 
 SHAPES = (
     PrivacyCost(linear=3.0), PrivacyCost(quadratic=2.0), PrivacyCost(threshold=0.5, above=4.0), PrivacyCost(linear=0.0),
