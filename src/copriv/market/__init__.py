@@ -24,8 +24,7 @@ from copriv.formatting.cards import Columns, Framed, Shown
 from copriv.formatting.numbers import json_ready
 from copriv.market.allocation import Statements
 from copriv.market.costs import PrivacyCosts
-from copriv.market.posted import Trade, posted
-from copriv.market.sharing import Outcome, common, equal, shapley
+from copriv.market.mechanisms import Outcome, Trade, common, equal, posted, shapley
 
 __all__ = ["MECHANISMS", "Market", "Outcome", "Statements", "market"]
 

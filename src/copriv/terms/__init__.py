@@ -1,7 +1,7 @@
 """The tables of an agreement: their keys, the checks of each value, and errors in plain words.
 
-Here are [[owner]] with its table `market`, and all tables together, with checks across them and derived values. [agreement]
-and [model] are in `learning`, [data] in `data`. Whether rules, mechanisms and losses are known is checked in
+Here are [[owner]] with its table `market`, and all tables together, with checks across them and derived values; `learning`
+has the others. Whether rules, mechanisms and losses are known is checked in
 `copriv.agreement`, which imports their lists. Names are a contract: keys are added, never renamed.
 """
 
@@ -16,8 +16,7 @@ from jaxtyping import Float, Int
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from copriv.errors import AgreementError
-from copriv.terms.data import DataTerms
-from copriv.terms.learning import ModelTerms, Terms
+from copriv.terms.learning import DataTerms, ModelTerms, Terms
 from copriv.terms.values import (
     Budget,
     Count,
