@@ -1,4 +1,4 @@
-"""The mechanisms of a market: fair or equal parts of the efficient allocation, one ε that all may join at, and posted prices."""
+"""The mechanisms of a market: fair or equal parts of the efficient allocation, one ε for all, and posted prices."""
 
 from dataclasses import dataclass
 
