@@ -23,12 +23,12 @@ from jaxtyping import Float
 from copriv.formatting.numbers import counted
 from copriv.mechanisms.mechanism import Guarantee, Mechanism, Phase, measured_over, noise_in_words
 from copriv.model.records import InBlocks, Records
-from copriv.privacy.clipping import clipped_mean_gradient, mean_sensitivity
+from copriv.privacy.clipping import clipped_mean_gradient, kept_limits, mean_sensitivity
 from copriv.privacy.noise import GRID, Law, Order, Releases, Waits, epsilon_per_answer, laplace_scale
 from copriv.privacy.shared_noise import Part, Share, SharedNoise
 from copriv.rules.rule import SharedSum
 from copriv.terms import AgreedTerms, OwnerTerms
-from copriv.types import Array, Loss
+from copriv.types import Array, Loss, is_linear
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +45,12 @@ class ClippedGradient:
 
     def answer(self, loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
         return self.noise.release(clipped_mean_gradient(loss, records, theta, self.bound, self.order))
+
+    def keep(self, loss: Loss, records: Records) -> None:
+        """Compute how far each row is clipped, which all answers use."""
+        if is_linear(loss):
+            for block in records.blocks():
+                kept_limits(block, self.bound, self.order)
 
 
 class GradientNoise(Mechanism):
