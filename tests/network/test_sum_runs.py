@@ -19,6 +19,7 @@ from copriv.display.run import verified
 from copriv.errors import AgreementError, CoprivError, QueryRefused
 from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent, refusal_of
+from copriv.network.grpc_transport import GrpcDialer, GrpcListener
 from copriv.network.keys import Keys, KeysRefused
 from copriv.network.messages import (
     Closing,
@@ -501,10 +502,11 @@ def test_an_owner_that_signs_something_else_is_out_and_nobody_is_charged(
 
 
 class Liar:
-    """A learner that says to live owners what a test says, over the links of a network in memory."""
+    """A learner that says to live owners what a test says, over links in memory or over gRPC with TLS."""
 
-    def __init__(self, agreed: Agreement, held: Held, folder: Path) -> None:
+    def __init__(self, agreed: Agreement, held: Held, folder: Path, kind: str) -> None:
         self.agreed, self.held, self.folder, self.run = agreed, held, folder, "run"
+        self.memory = MemoryNetwork() if kind == "memory" else None
         self.links: dict[str, Any] = {}
         self.there = asyncio.Event()
         self.over = asyncio.Event()
@@ -550,14 +552,16 @@ class Liar:
         """Play it with four live owners; returns how many answers each was charged for."""
 
         async def played() -> None:
-            network = MemoryNetwork()
-            async with network.listening(self.serve):
+            memory = self.memory
+            network = memory or GrpcListener("127.0.0.1:0", self.held["learner"])
+            async with network.listening(self.serve) as address:
                 with contextlib.ExitStack() as files:
                     owners = []
                     for name in NAMES:
                         file = files.enter_context(opened(self.folder / f"{name}.ledger", name, Fraction(1)))
+                        dialer = memory.dialer(name) if memory else GrpcDialer(address, self.held[name])
                         agent = OwnerAgent(
-                            self.agreed, name, RECORDS[name], Squared(), file, network.dialer(name),
+                            self.agreed, name, RECORDS[name], Squared(), file, dialer,
                             keys=self.held[name], patience=QUICK, times=ReleaseTime(1e-3),
                         )  # fmt: skip
                         owners.append(asyncio.ensure_future(agent.serve()))
@@ -578,9 +582,9 @@ class Liar:
         return charged
 
 
-@pytest.fixture
-def liar(agreed: Agreement, held: Held, tmp_path: Path) -> Liar:
-    return Liar(agreed, held, tmp_path)
+@pytest.fixture(params=["memory", "grpc"])
+def liar(agreed: Agreement, held: Held, tmp_path: Path, request: pytest.FixtureRequest) -> Liar:
+    return Liar(agreed, held, tmp_path, request.param)
 
 
 ZERO, NOBODY = np.zeros(3), dict.fromkeys(NAMES, 0)
@@ -665,6 +669,34 @@ def test_a_learner_that_replays_an_old_round_gets_what_it_has(liar: Liar) -> Non
         refused(await liar.asks("bank-1", liar.query("bank-1", ZERO, 1, identity="0" * 64)))
 
     assert liar.lie(scenario) == dict.fromkeys(NAMES, 1)
+
+
+def test_a_learner_that_changes_the_set_after_masks_gets_the_same_words(liar: Liar) -> None:
+    """bank-4 is on its side: signatures of another set, by everybody that it can move, come after the words of the first."""
+
+    async def scenario(liar: Liar) -> None:
+        await liar.introduce()
+        first = liar.together(await liar.keys(ZERO, 1))
+        signed = liar.together([await liar.asks(name, first) for name in NAMES])
+        given = await liar.asks("bank-1", signed)
+        assert isinstance(given, Answer)
+        part = OwnersPart(
+            liar.agreed, liar.run, liar.held["bank-4"], Owner(liar.agreed, "bank-4", RECORDS["bank-4"], Squared())
+        )
+        part.meet(Members(tuple(liar.held[one].certificate.decode() for one in NAMES)))
+        fresh = part.reply(liar.query("bank-4", ZERO, 1))
+        assert isinstance(fresh, PublicKeys)
+        other = PublicKeys(first.identity, (*first.keys[:3], *fresh.keys), (*first.signatures[:3], *fresh.signatures))
+        mine = part.reply(other)
+        assert isinstance(mine, SetSigned)
+        changed = SetSigned(signed.identity, (*signed.signatures[:3], *mine.signatures))
+        for name in NAMES[:3]:  # bank-1 has masked already, the others have signed the first set
+            refused(await liar.asks(name, other))
+            refused(await liar.asks(name, changed))
+        again = await liar.asks("bank-1", liar.query("bank-1", ZERO, 1))
+        assert again.gradient.tobytes() == given.gradient.tobytes(), "the words under the first set's masks"
+
+    assert liar.lie(scenario) == NOBODY | {"bank-1": 1}
 
 
 def test_an_answer_leaves_under_masks_or_not_at_all(liar: Liar) -> None:
