@@ -273,6 +273,78 @@ def test_the_model_is_the_rules_on_the_sums(
             assert file.totals.spent == Fraction(ROUNDS, ANSWERS)
 
 
+def once(held: Held, attempts: int = 1, **terms: Any) -> Agreement:
+    """Owners that give their statistics, at the start, in one sum."""
+    document = agreed_by(held).to_dict()
+    document["agreement"] |= {
+        "mechanism": "statistics", "moments_share": 0.4, "answers": 1 + attempts, "attempts": attempts, "step": 1.0,
+    } | terms  # fmt: skip
+    del document["agreement"]["iterate"]
+    document["data"] = {"feature_bound": 1.0}
+    return Agreement.of(document)
+
+
+def solved(agreed: Agreement, noise: list[list[int]]) -> Any:
+    """The ridge regression of the sum of all owners' statistics and of that noise, where nothing is repaired or clipped far."""
+    shared = agreed.mechanism.in_sum(agreed, range(4), 3)
+    unit, total, cells = shared.unit, sum(UNITS.values()), np.sum(noise, axis=0).astype(np.float64)
+    assert unit is not None
+    for name, held in RECORDS.items():
+        mean = np.zeros(9)
+        for x, y in zip(held.features, held.target, strict=True):
+            gradient = -2 * y * x
+            gradient *= min(1.0, 2.0 / max(np.abs(gradient).sum(), 1e-300))
+            x = x * min(1.0, 1.0 / np.abs(x).sum())
+            mean += np.concatenate([gradient, np.outer(x, x)[np.triu_indices(3)]]) / UNITS[name]
+        cells += np.round(mean / unit * UNITS[name] / total / 2.0**shared.exponent)
+    sums, H = cells * 2.0**shared.exponent * unit, np.zeros((3, 3))
+    H[np.triu_indices(3)] = sums[3:]
+    return -np.linalg.solve(2 * (H + H.T - np.diag(np.diag(H))) + 0.1 * np.eye(3), sums[:3])
+
+
+@pytest.mark.parametrize("kind", ["memory", "grpc"])
+def test_statistics_of_all_owners_are_seen_as_one_sum(
+    tmp_path: Path, held: Held, noise: list[list[int]], kind: str
+) -> None:
+    agreed = once(held)
+    consortium = Consortium(tmp_path, agreed, kind, held)
+    own = consortium.own
+    consortium.own = lambda i: own(i, records=RECORDS[NAMES[i]])  # type: ignore[method-assign]
+    conductor = asyncio.run(consortium.run(Conduct(deadline=100.0, patience=100.0)))
+    assert finished(conductor)
+    assert len(noise) == 4
+    θ = solved(agreed, noise)
+    assert np.abs(θ).max() < 10.0
+    np.testing.assert_allclose(conductor.model, θ, rtol=1e-6)
+    assert verify_run(tmp_path / "run.db", agreed, held["learner"].authority).problems == ()
+    for name in NAMES:
+        with opened(tmp_path / f"{name}.ledger", name, Fraction(1)) as file:
+            assert file.totals.spent == Fraction(1, 2)
+
+
+@pytest.mark.parametrize("attempts", [0, 1])
+def test_an_owner_that_dies_costs_a_sum_of_statistics_an_attempt(
+    tmp_path: Path, held: Held, noise: list[list[int]], attempts: int
+) -> None:
+    table = Table(once(held, attempts), held, tmp_path / "run.db")
+    left = [1]
+
+    def lost(owner: str, message: Any) -> bool:
+        return owner == "bank-4" and isinstance(message, SetSigned) and bool(left) and bool(left.pop())
+
+    table.lost = lost
+    conductor = table.play()
+    assert conductor.outcome is not None
+    assert finished(conductor) == (attempts == 1)
+    assert table.charged == [1 + attempts] * 3 + [attempts]
+    assert len({tuple(one) for one in noise}) == len(noise) == sum(table.charged), "noise of its own for each attempt"
+    if attempts:
+        np.testing.assert_allclose(conductor.model, solved(table.agreed, noise[3:]), rtol=1e-6)
+    table.close()
+    verdict = verify_run(table.path, table.agreed, held["learner"].authority)
+    assert (verdict.problems, verdict.outcome) == ((), "finished" if attempts else "stopped")
+
+
 def test_single_answers_in_the_learners_file_say_nothing(held: Held, agreed: Agreement) -> None:
     """Each masked answer is far outside the range of what it hides; only their sum is inside it."""
     table = Table(agreed, held)

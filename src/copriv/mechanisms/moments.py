@@ -61,6 +61,10 @@ class BoundedMoments:
             reach = float(np.hypot(feature_bound_of(agreed, feature_bound), intercept))
         return cls(agreed.gradient_bound, reach, intercept, n_parameters)
 
+    @property
+    def bounds(self) -> dict[str, float]:
+        return {"gradient_bound": self.bound, "reach": self.reach}
+
     @cached_property
     def unit(self) -> Float[Array, " answer"]:
         """Divisor of each number before noise, by which a unit replaced moves the mean by at most 2/n in L2."""

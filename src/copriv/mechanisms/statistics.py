@@ -55,7 +55,7 @@ from copriv.validation import count, positive
 
 @runtime_checkable
 class Numbers(Protocol):
-    """Means over an owner's units, released once with Laplace noise."""
+    """Means over an owner's units, released with noise."""
 
     @property
     def bounds(self) -> dict[str, float]:
@@ -63,7 +63,7 @@ class Numbers(Protocol):
 
     @property
     def unit(self) -> Float[Array, " answer"]:
-        """Divisor of each number before noise, by which a unit replaced moves the mean by at most 2/n in L1."""
+        """Divisor of each number before noise, by which a unit replaced moves the mean by at most 2/n, in L1 or L2."""
 
     def of(self, loss: Loss, records: Records, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
         """The numbers themselves. Private."""
@@ -154,7 +154,7 @@ class StatisticsAnswer:
 
 @dataclass(frozen=True)
 class NumbersInSum:
-    """The same numbers as an owner's part in a sum, in their units. Raises InvalidInput where a bound is not positive."""
+    """Numbers as an owner's part in a sum, with its share of the noise."""
 
     moments: Numbers
     share: Share
@@ -213,13 +213,17 @@ class OfNumbers(OneAnswer):
 
     def deviations(self, agreed: AgreedTerms) -> Array:
         """The scale of the noise in each participant's vector, in the unit of each number: one, where that is their sum."""
-        alone = agreed.by_owner([self.deviation(agreed, one) for one in agreed.owner_tables])
-        if not agreed.summed:
-            return alone
+        if agreed.summed:
+            return np.array([np.sqrt(np.sum(self._noise_of_sum(agreed) ** 2))])
+        return agreed.by_owner([self.deviation(agreed, one) for one in agreed.owner_tables])
+
+    def _noise_of_sum(self, agreed: AgreedTerms) -> Float[Array, " draws"]:
+        """Scale of each draw in a sum, in the unit of each number: that of the shares of all, and the owners' own."""
+        alone = [self.deviation(agreed, one) for one in agreed.owner_tables]
         own = [one.model_copy(update={"epsilon": one.floor}) for one in agreed.owner_tables]
         floors = [0.0 if one.floor is None else self.deviation(agreed, one) for one in own]
-        noise = SharedSum(agreed.weights, agreed.colluding, agreed.by_owner(floors)).noise(alone)
-        return np.array([np.sqrt(np.sum(noise**2))])
+        together = SharedSum(agreed.weights, agreed.colluding, agreed.by_owner(floors))
+        return together.noise(agreed.by_owner(alone))
 
     def in_sum(self, agreed: AgreedTerms, members: Sequence[int], n_parameters: int) -> SharedNoise:
         unit = self.numbers(agreed, n_parameters).unit
@@ -318,7 +322,7 @@ class Statistics(OfSquaredLoss):
         p, B = common.n_parameters, feature_bound_of(base, common.feature_bound)
         moments = Moments(setting.bound, B, base.model.intercept, float(setting.terms["moments_share"]), p)
         start, unit = np.array(base.agreement.start), 2.0 * moments.unit
-        each = _few_sums(base)
+        each = 0.5 * self._noise_of_sum(base) if base.summed else _few_sums(base)
         noise = np.tensordot(draw(self.law(base), (runs, len(each), len(unit))), each, axes=(1, 0)) * unit
         together = float(np.sqrt(np.square(each).sum())) * unit[p : p + 1] if moments.share > 0 else None
         P = setting.terms["preconditioner"]
