@@ -27,10 +27,9 @@ from copriv.data.proposal import proposals
 from copriv.data.tables import read_table
 from copriv.errors import CoprivError, DataError, InvalidInput
 from copriv.ui import agreement_form, reading, views
-from copriv.ui.forecaster import Forecaster, Superseded
 from copriv.ui.gallery import Gallery, transient
 from copriv.ui.shell import as_json, body, json_handler, routes
-from copriv.ui.views import Prepared
+from copriv.ui.views import Forecaster, Prepared, Superseded
 
 PAGES = ("join", "agreement", "ledger", "gallery")
 """In the order of the navigation."""
