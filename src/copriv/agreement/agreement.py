@@ -298,11 +298,11 @@ class Agreement(Shown, Framed, AgreedTerms):
     def members(self) -> tuple[tuple[int, ...], ...]:
         """Indices of the owners of each participant: all together, an agreed group, or an owner by itself.
 
-        Where owners answer once, each is a participant by itself, whatever the rule. A size of groups that is still "auto"
-        counts as none.
+        Where owners answer once, each is a participant by itself, or all are one whose sum is seen, whatever the rule. A size
+        of groups that is still "auto" counts as none.
         """
         if self.one_answer:
-            return tuple((i,) for i in range(self.n_owners))
+            return self.members_of(True, None) if self.summed else tuple((i,) for i in range(self.n_owners))
         return self.members_of(self.synchronous, self.agreement.group_size)
 
     def answers_with(self, owner: str) -> tuple[int, ...]:
@@ -385,10 +385,11 @@ class Agreement(Shown, Framed, AgreedTerms):
     def queries(self) -> int:
         """Number of queries of a full run: T − 1 rounds, or the smaller of T and the sum of all owners' caps.
 
-        Where owners answer once, each is asked once. Answers that are kept for further attempts at a sum are not counted.
+        Where owners answer once, each is asked once, or all together for their sum. Answers that are kept for further attempts
+        at a sum are not counted.
         """
         if self.one_answer:
-            return self.n_owners
+            return 1 if self.summed else self.n_owners
         if self.synchronous:
             return min(self.agreement.horizon - 1, self.answers - self.attempts)
         return min(self.agreement.horizon, (self.answers - self.attempts) * self.n_participants)

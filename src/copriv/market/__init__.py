@@ -18,15 +18,16 @@ import numpy as np
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
-from copriv.forecast import Forecast, forecast
+from copriv.forecast import forecast
 from copriv.forecast.assessment import RUNS
+from copriv.forecast.coalition_value import Consortium
 from copriv.formatting.cards import Columns, Framed, Shown
 from copriv.formatting.numbers import json_ready
 from copriv.market.allocation import Statements
 from copriv.market.costs import PrivacyCosts
 from copriv.market.mechanisms import Outcome, Trade, common, equal, posted, shapley
 
-__all__ = ["MECHANISMS", "Market", "Outcome", "Statements", "market"]
+__all__ = ["MECHANISMS", "Market", "Outcome", "Statements", "check", "lots", "market", "unstated"]
 
 
 MOST_OWNERS = 40
@@ -62,19 +63,23 @@ class Market(Shown, Framed):
     """Those of the mechanism "posted"."""
 
     @classmethod
-    def of(cls, outlook: Forecast, of_lots: Forecast, seed: int = 0) -> "Market":
-        """The market of an agreement that is forecast. of_lots: the forecast of `lots(agreement)`."""
-        terms = outlook.problem.terms
+    def of(
+        cls, terms: Agreement, members: Consortium, of_lots: Consortium, public_only: float, seed: int = 0
+    ) -> "Market":
+        """The market of an agreement whose owners, and those of `lots(agreement)`, are forecast.
+
+        public_only: ψ of the public model in the forecast of the lots.
+        """
         costs = [owner.market.privacy_cost for owner in terms.owner if owner.market]
         worth = [owner.market.worth for owner in terms.owner if owner.market]
-        members = outlook.consortium.one_by_one()
+        members = members.one_by_one()
         stated = Statements.of(members, PrivacyCosts.of(costs, members.epsilon.tolist()), worth)
         first = shapley(stated, seed)
         # "posted" weighs with nothing that anybody states but the owner itself: the closed forms of owners of one lot each.
-        alike, n, N = of_lots.consortium.one_by_one(), members.records, len(members.records)
+        alike, n, N = of_lots.one_by_one(), members.records, len(members.records)
         priced = replace(members, information=alike.information, curve=alike.curve, spread=alike.spread, without=None)
         lot, v = float(alike.records[0]), n / n.sum()
-        public = of_lots.public_only + alike.information * (1.0 / (N * lot) - 1.0 / n.sum())
+        public = public_only + alike.information * (1.0 / (N * lot) - 1.0 / n.sum())
         public += alike.spread * (float(v @ v) - 1.0 / N)
         priced = replace(priced, without=np.minimum(priced.alone(), max(public, 0.0)))
         last, trades = posted(Statements.of(priced, stated.costs, worth), lot)
@@ -168,7 +173,13 @@ def market(
     terms = Agreement.given(agreement)
     check(terms)
     outlook, of_lots = (forecast(one, public, runs=runs, seed=seed) for one in (terms, lots(terms)))
-    return Market.of(outlook, of_lots, seed)
+    return Market.of(outlook.problem.terms, outlook.consortium, of_lots.consortium, of_lots.public_only, seed)
+
+
+def unstated(terms: Agreement) -> Agreement:
+    """The agreement without what its owners state, which decides nothing in a forecast."""
+    owners = [table.model_dump(exclude_none=True, exclude={"market"}) for table in terms.owner_tables]
+    return terms.replace(agreement={"lot": None}, owner=owners)
 
 
 def lots(terms: Agreement) -> Agreement:

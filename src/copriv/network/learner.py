@@ -37,6 +37,10 @@ STOPPED = "stopped: "
 """Prefix of the reason that owners are sent when a run was stopped and may be resumed."""
 GOODBYE_SECONDS = 2.0
 """Time limit for owners to acknowledge the end of the run."""
+RETURN_SECONDS = 5.0
+"""Time limit for owners that have answered and are away at the end of the run to dial again, and to sign their count."""
+_LONGEST_SLOT = 3600.0
+"""Longest slot, in seconds, that the run waits for because its owner tells it."""
 _MESSAGE_RATE = (400.0, 200.0)
 """Unsolicited messages of an owner: the largest burst, and the number per second."""
 _CONNECTION_RATE = (20.0, 0.2)
@@ -106,7 +110,8 @@ class Learner:
             if old is not None:  # the owner dialled again before this side detected that the old link is dead
                 await old.close()
             self._links[owner] = link
-            self._conductor.joined(owner, time.monotonic(), hello.certificate)
+            slot = min(max(hello.slot, 0.0), _LONGEST_SLOT)
+            self._conductor.joined(owner, time.monotonic(), hello.certificate, slot)
             await self._flush(link)
             while self._conductor.outcome is None:
                 await self._receive_one(owner, link)
@@ -241,6 +246,10 @@ class Learner:
         """Collect the owners' signed counts of answers, then send them the outcome of the run."""
         outcome, closing = self._conductor.outcome, self._conductor.closing
         if outcome is not None and closing is not None:
+            parties, until = self._conductor.parties, time.monotonic() + RETURN_SECONDS
+            answered = {name for name, party in parties.items() if party.answered and not party.out}
+            while not answered <= self._links.keys() and time.monotonic() < until:
+                await asyncio.sleep(0.005)
             await self._to_all(closing)
             until = time.monotonic() + GOODBYE_SECONDS
             while not all(map(self._conductor.has_closed, self._links)) and time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""Forecasts for the page "Should we join?": made in a process of their own, and as numbers.
+"""Forecasts for the pages "Should we join?" and "A data market": made in a process of their own, and as numbers.
 
 A view is computed in two ways. `exact` reads a full forecast of the same terms. `quick` takes milliseconds: it uses the
 curves of a forecast for other owners, on which the cost of any coalition is a point; the forecast has shifted them to
@@ -26,12 +26,14 @@ from typing import Any
 import numpy as np
 
 from copriv.agreement import Agreement
+from copriv.display.market import told
 from copriv.errors import AgreementError, CoprivError
 from copriv.forecast import forecast
 from copriv.forecast.coalition_value import Consortium, shapley_values
 from copriv.forecast.forecaster import NOTICEABLE
 from copriv.forecast.standalone_models import enough, personalized_cost
 from copriv.formatting.numbers import json_ready, yes_or_no
+from copriv.market import MECHANISMS, Market, lots, unstated
 from copriv.problem.verdict import Verdict
 from copriv.report.public_rows import PublicRows
 from copriv.terms import OwnerTerms
@@ -184,10 +186,46 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
 
 def quick(question: Question, made: Prepared) -> dict[str, Any]:
     """The view from the curves of another forecast."""
-    members = Consortium.of(question.agreement, made.consortium.information, made.consortium.curve)
-    members = replace(members, spread=made.consortium.spread)
-    view = _with_shares(_view(question, made, members))
+    view = _with_shares(_view(question, made, _members(question.agreement, made)))
     return view | {"kind": "quick", "heterogeneity": made.document["heterogeneity"]}
+
+
+def market(question: Question, mechanism: str, made: Prepared, of_lots: Prepared) -> dict[str, Any]:
+    """The view of a data market, from forecasts of the owners and of their lots, or from the curves of others."""
+    if mechanism not in MECHANISMS:
+        raise AgreementError(f"mechanism: must be one of {', '.join(MECHANISMS)}, not {mechanism!r}")
+    terms = question.agreement
+    same, weighed = True, []
+    for agreement, found in ((unstated(terms), made), (lots(terms), of_lots)):
+        known = agreement.fingerprint == found.agreement.fingerprint
+        same &= known
+        weighed.append(_held(found.consortium if known else _members(agreement, found), found))
+    (members, _), (alike, public_only) = weighed
+    offer = Market.of(terms, members, alike, public_only)
+    said = [
+        part if isinstance(part, str) else {"head": part.head, "rows": part.rows} for part in told(offer, mechanism)
+    ]
+    proposed = offer.proposed(mechanism)
+    return {
+        **offer.to_dict(), "kind": "exact" if same else "quick", "mechanism": mechanism, "said": said,
+        "toml": proposed and proposed.to_toml(),
+    }  # fmt: skip
+
+
+def _members(agreement: Agreement, made: Prepared) -> Consortium:
+    """The owners of an agreement, by the curves of the forecast of another one."""
+    members = Consortium.of(agreement, made.consortium.information, made.consortium.curve)
+    return replace(members, spread=made.consortium.spread)
+
+
+def _held(members: Consortium, made: Prepared) -> tuple[Consortium, float]:
+    """The owners with what each has without joining, and ψ of the public model on their records."""
+    public_only = made.document["public_only"] + members.information * (
+        1.0 / members.total - 1.0 / made.consortium.total
+    )
+    if members.without is None:
+        members = replace(members, without=made.without(members, public_only))
+    return members, public_only
 
 
 def _with_shares(view: dict[str, Any]) -> dict[str, Any]:
@@ -208,10 +246,7 @@ def _with_shares(view: dict[str, Any]) -> dict[str, Any]:
 
 
 def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, Any]:
-    n, before, band = members.total, made.consortium.total, made.band
-    public_only = made.document["public_only"] + members.information * (1.0 / n - 1.0 / before)
-    if members.without is None:
-        members = replace(members, without=made.without(members, public_only))
+    band, (members, public_only) = made.band, _held(members, made)
     median = members.together()
     spread = dict.fromkeys(band, 1.0)
     if band["median"] > 0:
