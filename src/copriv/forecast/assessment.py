@@ -154,7 +154,7 @@ class Comparison:
             return cls(True, 1.0, True, True)
         times, (before, after) = 1.0, (one.relative_fitness.end["mean"] for one in (agreed, recommended))
         if after > 0:
-            times = before / after
+            times = max(before / after, 1.0)
         return cls(False, times, _equal(agreed, recommended, np.mean), _equal(agreed, recommended, np.median))
 
 

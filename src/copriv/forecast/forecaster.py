@@ -36,6 +36,7 @@ from copriv.model.threads import one_thread
 from copriv.plan import Plan, leaves_open, plan
 from copriv.plan.candidates import freed
 from copriv.plan.planner import of_many_answers
+from copriv.plan.simulated_refinement import cost_of_outliers
 from copriv.populations.dealt import draw_worlds, heterogeneity_of, heterogeneous_worlds, laws_of
 from copriv.populations.public_mix import public_mixes
 from copriv.populations.public_sample import PublicSample
@@ -136,8 +137,10 @@ def forecast_of(
         Run(choice, assess(problem.under(choice.agreement), choice.describe(), runs, seed, worlds))
         for choice in reversed(each.values())
     )
-    recommended = min(found, key=lambda run: run.cost).assessment
-    if agreed.private and agreed.relative_fitness.mean[-1] <= recommended.relative_fitness.mean[-1]:
+    cheapest = min(found, key=lambda run: run.cost + run.choice.outliers)
+    recommended, least = cheapest.assessment, cheapest.cost + cheapest.choice.outliers
+    cost = agreed.relative_fitness.end["mean"]
+    if agreed.private and cost <= least and cost + cost_of_outliers(sample, settled, cost, seed) <= least:
         recommended = agreed
     report(4, 4)
 

@@ -38,7 +38,9 @@ class Choice(Shown):
     relative_fitness: float
     """E ψ."""
     fitness: float
-    """E f at this choice's B, by which choices are compared."""
+    """E f, outliers included, by which choices are compared."""
+    outliers: float = 0.0
+    """E ψ that records add which are too rare for the public rows (`copriv.populations.rare_records`)."""
 
     @property
     def pure(self) -> bool:

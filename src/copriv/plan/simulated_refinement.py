@@ -4,11 +4,13 @@ Runs are in bootstrap worlds, with the owners' n_i and ε_i. Mechanisms of one a
 """
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from copriv import mechanisms
+from copriv.agreement import Agreement
 from copriv.mechanisms import Guarantee, OneAnswer
 from copriv.plan.aggregated_runs import DEALT_OWNERS, mean_cost
 from copriv.plan.candidates import opted_for_delta, starts_of
@@ -17,6 +19,8 @@ from copriv.plan.one_answer import plan_one_answer
 from copriv.plan.plan_result import Choice
 from copriv.plan.prices import Candidate, Priced
 from copriv.populations.public_sample import PublicSample
+from copriv.populations.rare_records import PROBABILITY, with_outliers
+from copriv.populations.world import World
 from copriv.problem import Problem
 from copriv.simulation import simulate
 
@@ -27,6 +31,8 @@ LOOKED_AT = (4, 8, 16, 48)
 """Numbers of answers whose best setting is always a finalist where the fitness is not quadratic."""
 FINALIST_WORLDS = 6
 """Worlds in which a finalist is run. With 3, the same plans cost 0.66 to 1.5 times as much."""
+OUTLIER_RUNS = 2
+"""Runs in each world with outliers."""
 
 
 def finalists_of(priced: list[Priced], quadratic: bool) -> list[Candidate]:
@@ -58,11 +64,13 @@ def run_finalists(
                 table, agreement = one.priced.table, one.agreement(public.terms)
                 worlds = table.sample.drawn(FINALIST_WORLDS, seed)
                 mean = mean_cost(worlds, agreement, -(-runs // FINALIST_WORLDS), seed)
-                fitness = (1.0 + mean) * table.sample.optimum.value
-                measured[one.key] = Choice(agreement, table.start, table.γ, mean, fitness)
+                rare = cost_of_outliers(table.sample, agreement, mean, seed)
+                fitness = (1.0 + mean + rare) * table.sample.optimum.value
+                measured[one.key] = Choice(agreement, table.start, table.γ, mean, fitness, rare)
         return min(candidates, key=lambda one: measured[one.key].fitness)
 
     best = best_of(finalists)
+    shorter = (0.5,) * (public.terms.agreement.step == "auto")
     for _ in range(passes):
         near = []
         if public.terms.agreement.step == "auto":
@@ -72,7 +80,30 @@ def run_finalists(
         before, best = best, best_of([best, *(one for one in near if one.key not in measured)])
         if best is before:
             break
+    # Where noise is small, a wider Ξ counts outliers that public rows cannot show, and their curvature needs a shorter step.
+    while measured[best.key].outliers and public.terms.model.gradient_bound == "auto":
+        before = best
+        wider = replace(best, gradient_bound=2.0 * best.gradient_bound)
+        best = best_of([best, wider, *(replace(wider, step=best.step * factor) for factor in shorter)])
+        if best is before:
+            break
     return best, measured
+
+
+def cost_of_outliers(sample: PublicSample, agreement: Agreement, without: float, seed: int) -> float:
+    """E ψ that records add which are too rare for the public rows, over the probability and the size of such outliers.
+
+    without: E ψ in worlds without them.
+    """
+    worlds = _with_outliers(sample, seed)
+    if not worlds:
+        return 0.0
+    return PROBABILITY * (mean_cost(worlds, agreement, OUTLIER_RUNS, seed) - without)
+
+
+@lru_cache(maxsize=1)
+def _with_outliers(sample: PublicSample, seed: int) -> tuple[World, ...]:
+    return with_outliers(sample, sample.drawn(FINALIST_WORLDS, seed))
 
 
 def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[OneAnswer, bool]]:
@@ -119,7 +150,8 @@ def measure_one_answer(
         mean = mean_cost(worlds, agreement, -(-runs // FINALIST_WORLDS), seed)
     start = starts_of(public.terms, public_start)[-1]
     preconditioned = float(agreement.agreement.preconditioner is not None)
-    return Choice(agreement, start, preconditioned, mean, (1.0 + mean) * sample.optimum.value)
+    rare = cost_of_outliers(sample, agreement, mean, seed)
+    return Choice(agreement, start, preconditioned, mean, (1.0 + mean + rare) * sample.optimum.value, rare)
 
 
 def without_joining(public: Problem, sample: PublicSample, heterogeneity: float, seed: int) -> tuple[float, float]:
