@@ -18,7 +18,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from copriv import Agreement, Problem, Records, simulate
-from copriv.simulation.kernels import CELLS, RANGE
+from copriv.simulation.gradients import CELLS, RANGE
 from copriv.types import Array
 
 

@@ -5,7 +5,7 @@
 All directions hear the same participant and rotated Laplace noise, so E z_j² z_l² is no product: each pair j ≤ l is followed
 by itself. With shared data a direction's state is y = (1, θ, S, x_1, x_2, …), x the owners' memories and S = Σ ω_i x_i,
 and an event is y ← Fy + gξ. So E[y_a y_b · y'_c y'_d], ′ the direction l, obeys a closed linear recursion, given the
-counts of `copriv.exact.by_counts`. The noise brings (V = 2b², κ = 12b⁴, G as in `_in_rounds`)
+counts of `copriv.exact.asynchronous`. The noise brings (V = 2b², κ = 12b⁴, G as in `_in_rounds`)
 
     E ξ² = V,     E ξ² ξ'² = V² + κ G_jl,  with 2V² more for j = l,     odd moments 0.
 
@@ -23,7 +23,7 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float, Int
 
-from copriv.exact.by_counts import NEGLIGIBLE, CopiesEvent, Counts, MemoryEvent
+from copriv.exact.asynchronous import NEGLIGIBLE, CopiesEvent, Counts, MemoryEvent
 from copriv.exact.linear_system import Directions, Integers, Order, OwnerKinds
 from copriv.model.fitness import Quadratic
 from copriv.rules.rule import InRounds, Recursion, WithMemory

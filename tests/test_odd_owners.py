@@ -12,7 +12,7 @@ from copriv.errors import CoprivError
 from copriv.forecast.standalone_models import WithoutJoining
 from copriv.model.records import Records
 from copriv.plan.minimax_regret import _regret
-from copriv.populations.by_owner import OwnerLaws
+from copriv.populations.dealt import OwnerLaws
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from network_parties import NAMES, Consortium, MemoryLedgers

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import gammaincc
 from scipy.stats import chi2, norm
 
-from copriv.privacy.words import Words
+from copriv.privacy.shared_noise import Words
 
 RANKS = (0.2887880951, 0.5775761902, 0.1336357147)
 """Probabilities that a random square matrix of bits has full rank, one less, or fewer still."""

@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.calibration.problems import Drawn
 from copriv import Problem, forecast, simulate
 from copriv.errors import CoprivError
-from copriv.forecast.quantiles import quantiles
+from copriv.forecast.assessment import quantiles
 from copriv.model.fitness import relative_fitness
 from copriv.populations.public_sample import PublicSample
 from copriv.types import Array

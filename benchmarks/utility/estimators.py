@@ -19,7 +19,7 @@ from benchmarks.utility.cells import Cell
 from benchmarks.utility.peers import ENVIRONMENT, PINNED, _environment
 from copriv import Agreement, Problem
 from copriv.estimators import PrivateClassifier, PrivateRegressor
-from copriv.estimators.ranges import Ranges
+from copriv.estimators.inputs import Ranges
 from copriv.types import Array
 
 CELLS = (

@@ -17,10 +17,18 @@ copriv.privacy, copriv.rules, copriv.schedules.
 Names load on first use, so that nobody waits for a part that is not used: `__init__.pyi` says where each comes from.
 """
 
+from importlib.metadata import version
+
 import lazy_loader
 
+__version__ = version("copriv")
 __getattr__, __dir__, _names = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
-    name for name in _names if name not in ("data", "errors", "estimators", "losses", "privacy", "rules", "schedules")
+    "__version__",
+    *(
+        name
+        for name in _names
+        if name not in ("data", "errors", "estimators", "losses", "privacy", "rules", "schedules")
+    ),
 ]

@@ -28,7 +28,8 @@ from .problem import Problem
 from .problem.personalization import personalize as personalize
 from .protocol import Answer, Query
 from .simulation import OwnerOutcome, RelativeFitness, Simulation, own_learners, simulate
-from .version import __version__
+
+__version__: str
 
 __all__ = [
     "Agreement",

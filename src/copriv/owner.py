@@ -133,7 +133,7 @@ class Owner(Shown):
 
         hide: puts an answer, with fresh noise in it, under masks. It is needed where only sums are agreed to be seen
         (`copriv.network.masked_sum`), since one owner's share of the noise protects nobody. The answer is then the masked
-        words, as numbers (`copriv.privacy.words`).
+        words, as numbers (`copriv.privacy.masks`).
         Raises QueryRefused (not a query of this agreement; nothing charged) or BudgetRefused (answer m + 1).
         """
         self._check(query)

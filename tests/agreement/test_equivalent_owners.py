@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
-from copriv.agreement.equivalent_owners import MOST, as_few, bundled_participants, bundles_of
-from copriv.agreement.participants import Participants
+from copriv.agreement.participants import MOST, Participants, as_few, bundled_participants, bundles_of
 from copriv.forecast import forecast
 from copriv.forecast.assessment import assess
 from copriv.model.records import Records
-from copriv.plan import candidates, clipping_bias, simulated_refinement
+from copriv.plan import candidates, clipping_bias, planner
 from copriv.plan.aggregated_runs import DEALT_OWNERS, _mixed, _of_one, runs_in
 from copriv.plan.clipping_bias import Bounded
 from copriv.populations.dealt import heterogeneous_worlds
@@ -185,11 +184,9 @@ def test_what_few_records_do_to_a_model_is_not_averaged_away(loss, few, more, mo
     ]
     assert 0.6 * whole < np.mean(found) < 1.7 * whole
     # And a plan weighs it as a forecast says it.
-    monkeypatch.setattr(simulated_refinement, "plan_one_answer", lambda *args, **kwargs: many)
-    whole = np.mean([each_by_itself(world, many, 2) for world in sample.drawn(simulated_refinement.FINALIST_WORLDS, 0)])
-    weighed = simulated_refinement.measure_one_answer(
-        Bounded(public, sample, {}, {}), many.mechanism, True, True, 12, 0
-    )
+    monkeypatch.setattr(planner, "plan_one_answer", lambda *args, **kwargs: many)
+    whole = np.mean([each_by_itself(world, many, 2) for world in sample.drawn(planner.FINALIST_WORLDS, 0)])
+    weighed = planner.measure_one_answer(Bounded(public, sample, {}, {}), many.mechanism, True, True, 12, 0)
     assert 0.5 * whole < weighed.relative_fitness < 2.0 * whole
 
 
@@ -239,8 +236,8 @@ def test_many_owners_that_differ_are_the_pool_together():
 def _few_candidates(monkeypatch):
     monkeypatch.setattr(candidates, "ANSWERS", (1, 4))
     monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 6)
-    monkeypatch.setattr(simulated_refinement, "FINALISTS", 2)
-    monkeypatch.setattr(simulated_refinement, "FINALIST_WORLDS", 2)
+    monkeypatch.setattr(planner, "FINALISTS", 2)
+    monkeypatch.setattr(planner, "FINALIST_WORLDS", 2)
 
 
 def _numbers(value):

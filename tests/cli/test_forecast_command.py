@@ -13,8 +13,8 @@ import pytest
 
 import copriv as library
 from copriv.cli.commands import forecast as command
+from copriv.cli.commands import forecast as forecast_answer
 from copriv.cli.show import console
-from copriv.cli.show import forecast as forecast_answer
 from copriv.cli.show.output import forecast_files
 from copriv.display import forecast as words
 from copriv.display import what_if

@@ -9,9 +9,8 @@ import pandas as pd
 import pytest
 
 from copriv.agreement import Agreement
-from copriv.cli import run
-from copriv.cli.wizard import steps
-from copriv.cli.wizard.column_words import read_column, said_of
+from copriv.cli import run, wizard
+from copriv.cli.wizard import read_column, said_of
 from copriv.data.proposal import Proposal
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.problem import Problem
@@ -81,22 +80,22 @@ def test_what_is_written_can_be_forecast_and_what_is_recommended_simulated(copri
 @pytest.mark.parametrize("target", ["rate", "age", "union"])
 def test_every_target_that_is_offered_gives_an_agreement_with_public_rows(folder, target):
     ask, _ = answers("", "", target)
-    agreement = steps.asked(ask, lambda _: None, folder / "public.csv", True)
+    agreement = wizard.asked(ask, lambda _: None, folder / "public.csv", True)
     assert agreement.model.loss == ("logistic" if target == "union" else "squared")
-    assert Problem.load_public(Agreement.of(tomllib.loads(steps.written(agreement)))).public.units == 240
+    assert Problem.load_public(Agreement.of(tomllib.loads(wizard.written(agreement)))).public.units == 240
 
 
 @pytest.mark.parametrize("clamp", ["", "yes"])
 def test_of_a_private_table_only_names_are_read(folder, monkeypatch, clamp):
-    monkeypatch.setattr(steps, "read_table", lambda *_: pytest.fail("its rows are private"))
-    monkeypatch.setattr(steps, "proposals", lambda *_: pytest.fail("its rows are private"))
+    monkeypatch.setattr(wizard, "read_table", lambda *_: pytest.fail("its rows are private"))
+    monkeypatch.setattr(wizard, "proposals", lambda *_: pytest.fail("its rows are private"))
     said = []
     ask, heard = answers(
         "", "table", "public.csv", "no", "rate", "age, stage, smoker, opened",
         "0..110; missing 200", "0..110; missing 40", "I < II < III", "yes/no; missing no", "2000-01-01..2030-12-31",
         "0..40", clamp, "", "4", "member",
     )  # fmt: skip
-    agreement = steps.asked(ask, said.append)
+    agreement = wizard.asked(ask, said.append)
     assert any("private, also when they are rounded" in line for line in said)
     assert any("missing counts as 200" in line for line in said), "and it is asked again"
     data = agreement.data
@@ -107,7 +106,7 @@ def test_of_a_private_table_only_names_are_read(folder, monkeypatch, clamp):
     assert data.clamp == (("age", "opened", "rate") if clamp else None)
     assert {(owner.unit, owner.unit_records) for owner in agreement.owner} == {("member", 4)}
     assert not any(re.search(r"\d{3}", str(default)) for question, default in heard if "records" not in question)
-    assert Agreement.of(tomllib.loads(steps.written(agreement))).fingerprint == agreement.fingerprint
+    assert Agreement.of(tomllib.loads(wizard.written(agreement))).fingerprint == agreement.fingerprint
 
 
 def test_without_a_terminal_the_column_that_names_owners_is_an_option_and_no_sentence_is_cut(copriv, folder):
@@ -160,7 +159,7 @@ def test_names_in_a_table_move_no_cursor_and_begin_no_line(tmp_path, monkeypatch
 
 def test_public_rows_that_name_owners_name_them_in_the_agreement(folder):
     ask, heard = answers("", "union", "rate")
-    agreement = steps.asked(ask, lambda _: None, folder / "public.csv", True)
+    agreement = wizard.asked(ask, lambda _: None, folder / "public.csv", True)
     assert agreement.owner_names == ("Harbour", "Valley")
     assert agreement.data.strata == "union"
     assert "union" not in agreement.data.features
@@ -172,16 +171,16 @@ def test_public_rows_that_name_owners_name_them_in_the_agreement(folder):
 def test_a_person_with_several_rows_and_no_column_is_told_what_epsilon_means(folder):
     said = []
     ask, _ = answers("", "", "rate", "", "", "4")
-    agreement = steps.asked(ask, said.append, folder / "public.csv", True)
+    agreement = wizard.asked(ask, said.append, folder / "public.csv", True)
     assert any("somebody with 4 rows has 4 times the epsilon" in line for line in said)
     assert agreement.owner[0].unit is None
 
 
 def test_each_comment_stands_at_the_line_that_it_is_about(folder):
     ask, _ = answers("", "", "rate", "", "", "4", "member")
-    lines = steps.written(steps.asked(ask, lambda _: None, folder / "public.csv", True)).splitlines()
+    lines = wizard.written(wizard.asked(ask, lambda _: None, folder / "public.csv", True)).splitlines()
     about = {line.split(" = ")[0]: line.split("  # ")[1] for line in lines if "  # " in line}
-    assert about == {key: steps._NOTES[key] for key in about}
+    assert about == {key: wizard._NOTES[key] for key in about}
     assert {"rule", "public", "bounds", "clamp", "missing", "epsilon", "unit", "unit_records"} <= set(about)
     assert not any(line.startswith("horizon") for line in lines), "it is planned with the rule"
 
@@ -236,7 +235,7 @@ def test_what_cannot_be_is_one_line_and_writes_nothing(copriv, folder, arguments
 def test_a_table_that_cannot_be_read_is_asked_for_again(folder):
     said = []
     ask, _ = answers("", "table", "nowhere.csv", "public.csv", "yes", "", "rate")
-    assert steps.asked(ask, said.append).data.target == "rate"
+    assert wizard.asked(ask, said.append).data.target == "rate"
     assert any("there is no such file" in line for line in said)
     with pytest.raises(DataError, match="there is no such file"):
-        steps.asked(ask, said.append, folder / "nowhere.csv", True)
+        wizard.asked(ask, said.append, folder / "nowhere.csv", True)

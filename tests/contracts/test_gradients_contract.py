@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 import oracle
 from copriv import losses
 from copriv.model.records import Records
-from copriv.simulation.gradients import ClippedSquared, GramGradients, RecordGradients, batched_gradients
-from copriv.simulation.kernels import Pass
+from copriv.simulation.gradients import ClippedSquared, GramGradients, Pass, RecordGradients, batched_gradients
 
 SIZES = (40, 7, 150)
 

@@ -26,13 +26,13 @@ from hypothesis import strategies as st
 from copriv.data import Category, Number, Schema, TwoClasses
 from copriv.data.cells import numbers
 from copriv.data.columns import Boolean, Date
-from copriv.data.from_arrays import as_records
+from copriv.data.consortium import as_records
 from copriv.data.sql import read_sql, stream_sql
 from copriv.data.stream import _cut
 from copriv.data.tables import column_names, pieces, read_table
 from copriv.errors import CoprivError
 from copriv.estimators import PrivateRegressor, linear
-from copriv.estimators.rows import whose_rows
+from copriv.estimators.inputs import whose_rows
 from copriv.model.records import Records
 
 Columns: TypeAlias = dict[str, list[Any]]

@@ -10,13 +10,13 @@ import pytest
 from matplotlib.figure import Figure
 
 from copriv.agreement import Agreement
-from copriv.cli.show import forecast as screen
+from copriv.cli.commands import forecast as screen
 from copriv.cli.show.console import tell
 from copriv.display import forecast as told
 from copriv.display.run import compared
 from copriv.forecast import Forecast, forecast
 from copriv.formatting.numbers import json_ready, percent
-from copriv.plan import candidates, clipping_bias, simulated_refinement
+from copriv.plan import candidates, clipping_bias, planner
 from copriv.problem.verdict import Answer, Verdict
 from copriv.ui import views
 
@@ -42,8 +42,8 @@ def outlook() -> Forecast:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "ANSWERS", (1, 2, 4))
         patch.setattr(clipping_bias, "GRADIENT_BOUNDS", 6)
-        patch.setattr(simulated_refinement, "FINALISTS", 2)
-        patch.setattr(simulated_refinement, "FINALIST_WORLDS", 2)
+        patch.setattr(planner, "FINALISTS", 2)
+        patch.setattr(planner, "FINALIST_WORLDS", 2)
         return forecast(Agreement.of(TERMS), (X, X @ [1.0, -2.0] + 0.7 * rng.normal(size=300)), runs=32)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from copriv import InvalidInput
 from copriv.estimators import PrivateRegressor
-from copriv.estimators.ranges import Ranges
+from copriv.estimators.inputs import Ranges
 
 LOWS, HIGHS = [0.0, -5.0, 18.0], [1.0, 5.0, 90.0]
 NAMES = ["rate", "gap", "age"]

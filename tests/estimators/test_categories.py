@@ -17,7 +17,7 @@ from sklearn.preprocessing import FunctionTransformer
 from copriv import InvalidInput
 from copriv.estimators import PrivateClassifier, PrivateRegressor, linear
 from copriv.estimators.declared import terms, without_data
-from copriv.estimators.levels import Columns
+from copriv.estimators.inputs import Columns
 
 PLACES = ("town", "country", "sea")
 BOUNDS = {"age": (0, 10), "income": (-5, 5)}

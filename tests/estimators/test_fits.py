@@ -15,7 +15,7 @@ from sklearn.metrics import get_scorer
 from copriv import BudgetRefused, DataError, Forecast, InvalidInput, losses
 from copriv.estimators import PrivateClassifier, PrivateRegressor, UndeclaredWarning
 from copriv.estimators.declared import terms, without_data
-from copriv.estimators.ranges import Ranges
+from copriv.estimators.inputs import Ranges
 
 PLENTY = 1e5
 

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from copriv import InvalidInput
-from copriv.estimators import PrivateClassifier, PrivateRegressor, rows
+from copriv.estimators import PrivateClassifier, PrivateRegressor, inputs
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(0, 10, (600, 3)) * (RNG.random((600, 3)) < 0.4)
@@ -34,11 +34,11 @@ def test_a_table_that_is_too_large_is_refused_before_it_is_made() -> None:
 
 
 def test_what_is_just_small_enough_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "DENSE", 8 * 600 * 3)
-    assert rows.dense(sp.csr_array(X)).shape == X.shape
-    monkeypatch.setattr(rows, "DENSE", 8 * 600 * 3 - 1)
+    monkeypatch.setattr(inputs, "DENSE", 8 * 600 * 3)
+    assert inputs.dense(sp.csr_array(X)).shape == X.shape
+    monkeypatch.setattr(inputs, "DENSE", 8 * 600 * 3 - 1)
     with pytest.raises(InvalidInput, match="Give fewer columns"):
-        rows.dense(sp.csr_array(X))
+        inputs.dense(sp.csr_array(X))
 
 
 def test_no_message_quotes_a_cell_of_a_sparse_table() -> None:

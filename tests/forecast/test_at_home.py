@@ -9,7 +9,7 @@ import pytest
 from benchmarks.verdicts import WORTHWHILE, Consortium, _fit, measured
 
 import copriv
-from copriv.display.at_home import card
+from copriv.display.verdict import card_at_home
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.forecast.at_home import VerdictAtHome
 from copriv.model.records import Records
@@ -75,7 +75,7 @@ def test_the_value_says_that_it_is_not_for_release_with_a_forecasts_keys_and_wor
     assert said["release"] is False
     assert {"verdict", "probability", "gain", "gain_low", "gain_high", "by", "if_alike", "if_unlike"} <= set(said)
     assert (said["verdict"], said["probability"]) == (found.verdict, found.probability)
-    text = " ".join(card(found).text().split())
+    text = " ".join(card_at_home(found).text().split())
     assert "Joining pays for a: its own records would be predicted" in text
     assert "Not for release" in text
     assert "about your records too" in text
@@ -107,7 +107,7 @@ def test_without_public_rows_it_is_as_open_as_the_forecast_is() -> None:
     assert found.on_own is not None
     assert found.on_own.if_alike is not None
     assert found.on_own.if_alike.answer == "yes"
-    assert "differ as in real tables" in " ".join(card(found).text().split())
+    assert "differ as in real tables" in " ".join(card_at_home(found).text().split())
     alike = {**AHEAD, "heterogeneity": {"value": 0.0, "low": 0.0, "high": 0.0, "source": "stated"}}
     known = copriv.owner_verdict(_terms(60), "a", _rows(60, 3), alike)
     assert known.verdict == "yes"
@@ -136,7 +136,7 @@ def test_records_that_cannot_judge_say_so(rows: Any, loss: str, why: str) -> Non
     found = copriv.owner_verdict(_terms(len(rows[1]), loss), "a", rows, TRUTH)
     assert (found.verdict, found.probability, found.on_own) == ("open", None, None)
     assert why in found.reason
-    assert "open for a: " + found.reason in " ".join(card(found).text().split())
+    assert "open for a: " + found.reason in " ".join(card_at_home(found).text().split())
     said = json.loads(found.to_json())
     assert said["gain"] is None
     assert said["reason"] == found.reason

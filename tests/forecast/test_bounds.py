@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from copriv.agreement import Agreement
 from copriv.errors import InvalidInput
 from copriv.exact import OwnerKinds, expected_cost
-from copriv.forecast.bounds import setting_of
+from copriv.forecast.forecaster import setting_of
 from copriv.model.fitness import Quadratic, Regularizer
 from copriv.problem import Problem
 from copriv.rules import named

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from copriv.agreement import Agreement
-from copriv.forecast import coalition_value, shapley
-from copriv.forecast.coalition_value import Consortium
-from copriv.forecast.shapley import shapley_values
+from copriv.forecast import coalition_value
+from copriv.forecast.coalition_value import Consortium, shapley_values
 from copriv.plan import NoiseCurve
 
 seeds = st.integers(0, 10_000)
@@ -178,7 +177,7 @@ def test_sampled_shapley_values_are_within_their_own_error_bars(monkeypatch):
     records, ε = rng.integers(200, 2000, 12).astype(float), rng.uniform(0.5, 2.0, 12)
     c = Consortium(records, ε, np.ones(12), 3.0, NoiseCurve.of(np.array([1e-6]), np.array([1e2])))
     exact, none = shapley_values(c)
-    monkeypatch.setattr(shapley, "EXACT_OWNERS", 11)
+    monkeypatch.setattr(coalition_value, "EXACT_OWNERS", 11)
     sampled, error = shapley_values(c, samples=1000, seed=2)
     assert not none.any()
     assert (error > 0).all()

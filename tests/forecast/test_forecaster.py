@@ -11,7 +11,7 @@ from copriv.agreement import Agreement
 from copriv.errors import DataError, UsageError
 from copriv.forecast import forecast
 from copriv.forecast.assessment import WORLDS, Assessment, Band, assess
-from copriv.plan import candidates, clipping_bias, simulated_refinement
+from copriv.plan import candidates, clipping_bias, planner
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.simulation import simulate
@@ -70,8 +70,8 @@ OWNER_ADDED = {
 def _few_candidates(monkeypatch):
     monkeypatch.setattr(candidates, "ANSWERS", (1, 2, 4, 8))
     monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 8)
-    monkeypatch.setattr(simulated_refinement, "FINALISTS", 3)
-    monkeypatch.setattr(simulated_refinement, "FINALIST_WORLDS", 2)
+    monkeypatch.setattr(planner, "FINALISTS", 3)
+    monkeypatch.setattr(planner, "FINALIST_WORLDS", 2)
 
 
 def rows(seed=0, n=400, labels=False):

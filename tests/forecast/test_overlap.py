@@ -7,7 +7,7 @@ import pytest
 
 from copriv.agreement import Agreement
 from copriv.forecast.overlap import best_split, split_of
-from copriv.plan.noise_curve import NoiseCurve
+from copriv.plan.plan_result import NoiseCurve
 
 
 def most_spent(split: np.ndarray, epsilon: np.ndarray, κ: int) -> float:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copriv.forecast.quantiles import independent, quantiles
+from copriv.forecast.assessment import independent, quantiles
 
 WORLDS, RUNS, TRIALS = 32, 4, 4000
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 import copriv
 import unions
 from copriv.agreement.data_terms import data_specification
-from copriv.cli.show import forecast as screen
+from copriv.cli.commands import forecast as screen
 from copriv.data import prepare_owner
 from copriv.data.public import load_sample
 from copriv.display.simulation import details

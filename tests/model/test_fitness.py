@@ -12,8 +12,8 @@ import oracle
 from copriv import losses
 from copriv.errors import InvalidInput
 from copriv.model.fitness import FeasibleSet, Fitness, Quadratic, Regularizer, gradient_bound_over, relative_fitness
-from copriv.model.kinked_solvers import programme_minimum
 from copriv.model.records import Records
+from copriv.model.solvers import programme_minimum
 
 
 def records(seed: int, n: int = 300, p: int = 4, labels: bool = False, flip: float = 0.1) -> Records:

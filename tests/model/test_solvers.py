@@ -124,7 +124,7 @@ def test_records_that_are_fitted_exactly_have_an_optimum_of_zero():
 def test_the_proof_from_the_hessian_holds_away_from_the_optimum(loss):
     """Wherever it gives a bound, the bound is above the true gap; and it gives one near the optimum."""
     from copriv.model.newton import Penalized
-    from copriv.model.smooth_solvers import _gap
+    from copriv.model.solvers import _gap
 
     r = table(3, "normal", 200, 3, loss.name != "huber")
     f = Fitness(loss, Regularizer(1e-2), FeasibleSet(1e5), r)

@@ -30,7 +30,7 @@ from copriv.network.masked_sum import Masked, MaskedAnswers, MaskedSum, SignedKe
 from copriv.privacy import masks
 from copriv.privacy.ledger import MemoryLedger
 from copriv.privacy.masks import Attempt, EphemeralKey, point_digest
-from copriv.privacy.words import Words, as_numbers
+from copriv.privacy.shared_noise import Words, as_numbers
 from copriv.protocol import Answer, Query
 from ledger_files import opened
 from network_parties import NAMES, agreement

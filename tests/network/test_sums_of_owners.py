@@ -15,8 +15,7 @@ from copriv.network.store import RunStore
 from copriv.owner import Owner
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.privacy.masks import Attempt, point_digest
-from copriv.privacy.shared_noise import SharedNoise
-from copriv.privacy.words import as_words
+from copriv.privacy.shared_noise import SharedNoise, as_words
 from copriv.protocol import Query
 from ledger_files import opened
 from memory_network import MemoryNetwork

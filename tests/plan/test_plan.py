@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
-from copriv.agreement.equivalent_owners import as_few
+from copriv.agreement.participants import as_few
 from copriv.errors import AgreementError, DataError
 from copriv.exact import OwnerKinds, expected_cost
 from copriv.mechanisms import GradientNoise
 from copriv.model.fitness import Quadratic, Regularizer
 from copriv.model.records import Records
-from copriv.plan import NoiseCurve, candidates, clipping_bias, noise_of, plan, simulated_refinement
+from copriv.plan import NoiseCurve, candidates, clipping_bias, noise_of, plan, planner
 from copriv.plan.planner import of_many_answers
 from copriv.plan.rule_response import GAINS, MOST_PARTICIPANTS
 from copriv.plan.rule_response import response as response_of
@@ -181,8 +181,8 @@ def _few_candidates(monkeypatch):
     """The same plan from fewer candidates: a fifth of the time."""
     monkeypatch.setattr(candidates, "ANSWERS", (1, 2, 4, 8))
     monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 8)
-    monkeypatch.setattr(simulated_refinement, "FINALISTS", 3)
-    monkeypatch.setattr(simulated_refinement, "FINALIST_WORLDS", 2)
+    monkeypatch.setattr(planner, "FINALISTS", 3)
+    monkeypatch.setattr(planner, "FINALIST_WORLDS", 2)
 
 
 QUICK = {"runs": 5, "public_start": False, "preconditioner": False}

@@ -8,7 +8,7 @@ import pytest
 
 import copriv
 from agreement.test_sums import summed
-from copriv.agreement.equivalent_owners import as_few
+from copriv.agreement.participants import as_few
 from copriv.errors import AgreementError
 from copriv.forecast.assessment import assess
 from copriv.forecast.coalition_value import Consortium

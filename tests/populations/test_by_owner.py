@@ -18,8 +18,7 @@ from copriv.forecast.assessment import Assessment, Band
 from copriv.forecast.standalone_models import WithoutJoining
 from copriv.model.records import Records
 from copriv.network.setup import make_consortium
-from copriv.populations.by_owner import OwnerLaws, knows_owners
-from copriv.populations.dealt import heterogeneity_of
+from copriv.populations.dealt import OwnerLaws, heterogeneity_of, knows_owners
 from copriv.populations.owner_posterior import Evidence
 from copriv.populations.public_sample import PublicSample
 from copriv.populations.world import psi

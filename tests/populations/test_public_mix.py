@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 import copriv
-from copriv.cli.show import forecast as screen
+from copriv.cli.commands import forecast as screen
 from copriv.errors import AgreementError, DataError
 from copriv.formatting.numbers import percent
-from copriv.populations.public_mix import PublicMix, public_mixes
+from copriv.populations.public_sample import PublicMix, public_mixes
 from copriv.problem import Problem
 
 TERMS = {

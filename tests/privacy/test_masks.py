@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as arrays
 from copriv.errors import QueryRefused
 from copriv.privacy import masks
 from copriv.privacy.masks import Attempt, EphemeralKey, point_digest, set_digest
-from copriv.privacy.words import Words, as_numbers, as_words
+from copriv.privacy.shared_noise import Words, as_numbers, as_words
 from uniform_words import BATTERY, worst
 
 ATTEMPT = Attempt("agreement", "run", 1, 1, 1, point_digest(np.zeros(3)))

@@ -11,8 +11,7 @@ from agreement.test_sums import summed
 from copriv.errors import InvalidInput
 from copriv.privacy import shared_noise
 from copriv.privacy.noise import Law
-from copriv.privacy.polya import polya_difference
-from copriv.privacy.shared_noise import Part, SharedNoise
+from copriv.privacy.shared_noise import Part, SharedNoise, polya_difference
 
 RARE = 1e-9
 """A right version fails a test of a law with this probability."""

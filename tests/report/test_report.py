@@ -21,8 +21,7 @@ from copriv.privacy.ledger.create import create_ledger
 from copriv.privacy.ledger.file import LedgerFile
 from copriv.privacy.ledger.read import verify
 from copriv.report import RunFile, document, page
-from copriv.report.caveats import not_covered
-from copriv.report.evidence import read_ledger
+from copriv.report.evidence import not_covered, read_ledger
 from network_parties import agreement
 from report_parties import OWNER, Left, run_left_behind, with_record
 

@@ -15,7 +15,7 @@ from copriv.display.forecast import notes
 from copriv.errors import AgreementError, UsageError
 from copriv.forecast import forecast
 from copriv.forecast.assessment import assess
-from copriv.network.noise_check import NoiseCheck
+from copriv.network.run import NoiseCheck
 from copriv.plan import plan
 from copriv.problem import Problem
 from copriv.rules.robust import RobustAggregation, geometric_median

@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from copriv.privacy import polya, shared_noise
+from copriv.privacy import shared_noise
 from copriv.privacy.noise import Law
 from copriv.privacy.shared_noise import Part, SharedNoise
 from copriv.types import Array
@@ -78,7 +78,7 @@ def same_seed_twice(monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
     noise, answer, words = sum_of(4, 1), np.zeros(1), []
     assert any(noise.share(0, answer) != noise.share(0, answer) for _ in range(40)), "it is fresh each time"
     for _ in range(2):
-        monkeypatch.setattr(polya, "randbelow", random.Random(1).randrange)
+        monkeypatch.setattr(shared_noise, "randbelow", random.Random(1).randrange)
         words.append([int(noise.share(0, answer)[0]) for _ in range(40)])
     return np.inf if words[0] == words[1] else 0.0, EPSILON
 

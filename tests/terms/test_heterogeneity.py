@@ -11,7 +11,7 @@ import copriv
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.plan import plan
 from copriv.plan.minimax_regret import cautious
-from copriv.populations import by_owner
+from copriv.populations import dealt
 from copriv.populations.dealt import heterogeneity_of, heterogeneous_worlds
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
@@ -51,7 +51,7 @@ def _truth(parts: list[tuple[np.ndarray, np.ndarray]]) -> float:
 
 @pytest.mark.parametrize("away", [0.05, 0.2, 0.6])
 def test_strata_of_public_rows_tell_it(away: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_owner, "MOST_OWNERS", 1)  # the estimate for many owners
+    monkeypatch.setattr(dealt, "MOST_OWNERS", 1)  # the estimate for many owners
     held, estimates, truths = [], [], []
     for seed in range(10):
         parts = _unlike_owners(away, seed)
@@ -81,7 +81,7 @@ def test_strata_that_are_not_the_owners_say_nothing_of_them(called: str) -> None
 
 def test_strata_that_are_alike_tell_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without taking sampling noise off, 60 rows a stratum of 3 parameters would look like u = 0.05."""
-    monkeypatch.setattr(by_owner, "MOST_OWNERS", 1)
+    monkeypatch.setattr(dealt, "MOST_OWNERS", 1)
     estimates, labels = [], np.repeat([f"o{i}" for i in range(OWNERS)], 60)
     for seed in range(20):
         parts = _unlike_owners(0.0, seed, rows=60)

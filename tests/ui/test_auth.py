@@ -7,8 +7,7 @@ import pytest
 from copriv.errors import UsageError
 from copriv.terms import DataTerms
 from copriv.ui.app import FILES
-from copriv.ui.auth import MOST_BYTES
-from copriv.ui.server import take_place
+from copriv.ui.server import MOST_BYTES, take_place
 from page_server import ask, in_thread
 
 

@@ -21,9 +21,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-from copriv import formatting
+from copriv import __version__, formatting
 from copriv.ui.gallery import SCHEMA, VERDICTS
-from copriv.version import __version__
 from copriv_papers.errata import in_html, in_markdown, named
 from copriv_papers.figures import BEYOND, FIGURES
 from copriv_papers.papers import Paper

@@ -1,16 +1,27 @@
-"""The participants of an agreement and its update rule, for simulations and for learners over a network."""
+"""The participants of an agreement and its update rule, and few bundles in place of many owners, for simulations.
+
+Owners of one kind (the same terms except for the name) are bundled. With w_i an owner's weight and b_i the scale of its noise,
+a bundle answers as one owner of weight W = Σ w_i whose noise has the scale √(Σ w_i² b_i²)/W. Where all answer at one θ
+(rounds), mean and covariance of the sum of answers are exactly those of its owners, and its distribution is nearly the same
+by the central limit theorem. Where owners answer in turns, m answers of each of K bundles stand for m answers of each of N
+owners, and a step is N/K times as long. A group of owners that answer together is bundled as one owner with the noise of all
+its members. Noise that owners share in a sum becomes independent noise of the same variance.
+"""
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
-from copriv.mechanisms import OneAnswer
+from copriv.mechanisms import GradientNoise, Guarantee, OneAnswer
 from copriv.model.fitness import FeasibleSet, Regularizer
 from copriv.rules import named
 from copriv.rules.rule import Descent, UpdateRule
+from copriv.terms import OwnerTerms
 from copriv.types import Array
 
 
@@ -65,3 +76,159 @@ def agreed_rule(
         rates = np.array(participants.rates)
         shares = rates / rates.sum()
     return named(terms.rule).update(agreement, descent, participants.weights, shares)
+
+
+MOST = 32
+"""Most owners that are simulated one by one; more owners are bundled, into about so many bundles."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bundles:
+    """An assignment of owners to bundles."""
+
+    of_owner: Int[np.ndarray, " owners"]
+    alike: bool
+    """Whether all owners of any bundle have the same terms."""
+
+    @property
+    def number(self) -> int:
+        """K."""
+        return int(self.of_owner.max()) + 1
+
+    def total(self, values: Float[Array, " owners"]) -> Float[Array, " bundles"]:
+        """Sum values of owners over each bundle."""
+        return np.bincount(self.of_owner, weights=values, minlength=self.number).astype(np.float64)
+
+
+def bundles_of(agreement: Agreement) -> Bundles:
+    """Assign owners to bundles: each to its own up to MOST owners, otherwise MOST bundles in proportion to the kinds' sizes.
+
+    Every kind has at least one bundle. With more kinds than MOST, owners with similar noise are bundled together.
+    """
+    return _bundled(agreement.owner_tables)
+
+
+@lru_cache(maxsize=64)
+def _bundled(tables: tuple[OwnerTerms, ...]) -> Bundles:
+    counts = np.array([table.number for table in tables], dtype=np.int64)
+    N = int(counts.sum())
+    if N <= MOST:
+        return Bundles(np.arange(N), True)
+    kind = numbered([kind_of_owner(table) for table in tables])
+    precision: Array = np.array([t.records * t.epsilon / t.overlap for t in tables])
+    return Bundles(*_assigned(np.repeat(kind, counts), precision.repeat(counts)))
+
+
+def _assigned(kind: Int[np.ndarray, " participants"], precision: Float[Array, " participants"]) -> tuple[Any, bool]:
+    """Assign participants to bundles: by kind (True), or by noise where there are more kinds than MOST (False)."""
+    N = len(kind)
+    bundle = np.empty(N, dtype=np.int64)
+    if kind.max() >= MOST:
+        bundle[np.argsort(precision, kind="stable")] = np.arange(N) * MOST // N
+        return bundle, False
+    sizes = np.bincount(kind)
+    number = np.clip(np.round(MOST * sizes / N).astype(np.int64), 1, sizes)
+    first = np.concatenate([[0], np.cumsum(number)[:-1]])
+    for k, size in enumerate(sizes):
+        bundle[np.flatnonzero(kind == k)] = first[k] + np.arange(size) * number[k] // size
+    return bundle, True
+
+
+@lru_cache(maxsize=16)
+def bundled_participants(agreement: Agreement) -> Bundles:
+    """Bundles of participants (owners, or groups that answer together), as `bundles_of` makes them of owners."""
+    if agreement.synchronous or agreement.n_participants == agreement.n_owners:
+        return bundles_of(agreement)
+    members = Participants.of(agreement).members
+    participant = np.empty(agreement.n_owners, dtype=np.int64)
+    for j, group in enumerate(members):
+        participant[list(group)] = j
+    if len(members) <= MOST:
+        return Bundles(participant, True)
+    kinds = numbered([kind_of_owner(table)[:-1] for table in agreement.owner_tables])
+    kind_of_each = np.repeat(kinds, agreement.counts)
+    noise = np.bincount(participant, (agreement.weights * agreement.noise_scales()) ** 2).astype(np.float64)
+    kinds_of_groups = []
+    for group in members:
+        which, counts = np.unique(kind_of_each[list(group)], return_counts=True)
+        kinds_of_groups.append((*which.tolist(), *counts.tolist()))
+    bundle, alike = _assigned(numbered(kinds_of_groups), -noise)
+    return Bundles(bundle[participant], alike)
+
+
+def numbered(kinds: list[Any]) -> Int[np.ndarray, " kinds"]:
+    """Number kinds in the order of their first appearance."""
+    known: dict[Any, int] = {}
+    return np.array([known.setdefault(kind, len(known)) for kind in kinds])
+
+
+def kind_of_owner(table: OwnerTerms) -> Any:
+    """Terms that define an owner's kind: those that a simulation depends on."""
+    return (
+        table.records,
+        table.epsilon,
+        table.delta,
+        table.overlap,
+        table.weight,
+        table.rate,
+        table.floor,
+        table.group,
+    )
+
+
+@lru_cache(maxsize=16)
+def as_few(agreement: Agreement) -> Agreement:
+    """Replace the owners of an agreement by bundles; the same agreement where owners are few, or cannot be bundled.
+
+    They cannot where a run ends before all answers are given (it is then short), and where owners of one bundle differ and
+    answer in turns. For simulations only: nobody signs the result.
+    """
+    mechanism, terms = agreement.mechanism, agreement.agreement
+    if agreement.n_owners <= MOST or not isinstance(mechanism, GradientNoise) or terms.robust is not None:
+        return agreement
+    bundles, pure = bundled_participants(agreement), mechanism.guarantee is Guarantee.PURE
+    N, few = agreement.n_owners if agreement.synchronous else agreement.n_participants, bundles.number
+    together = agreement.synchronous or (terms.window > 1 and terms.schedule == "rounds")
+    whole = agreement.synchronous or agreement.answers * N <= terms.horizon
+    if not whole or (not bundles.alike and not together):
+        return agreement
+    w = agreement.weights
+    weight = bundles.total(w)
+    noise = np.sqrt(bundles.total((w * agreement.noise_scales()) ** 2)) / np.maximum(weight, 1e-300)
+    rate = agreement.by_owner([table.rate for table in agreement.owner_tables])
+    rate = bundles.total(rate) / np.bincount(bundles.of_owner)
+    member = np.empty(few, dtype=np.int64)
+    member[bundles.of_owner] = np.repeat(np.arange(len(agreement.owner_tables)), agreement.counts)
+    owners, seen = [], agreement.each_seen()
+    for j in range(few):
+        table = agreement.owner_tables[member[j]]
+        b, κ = mechanism.scale(seen, table), table.overlap
+        # b ∝ κ/(nε): n is scaled and rounded, and ε corrects the rounding, but not with δ, where the noise is not ∝ 1/ε.
+        ratio, rounding = 1.0, 1.0
+        if noise[j] > 0:
+            ratio = b / float(noise[j])
+        records = max(round(table.records * ratio), 1)
+        if pure:
+            rounding = table.records * ratio / records
+        owners.append(
+            {
+                **table.model_dump(exclude_none=True, exclude={"count", "group", "floor"}),
+                "name": f"{j}",
+                "rate": float(rate[j]),
+                "weight": float(weight[j]),
+                "records": records,
+                "overlap": 1,
+                "epsilon": table.epsilon / κ * rounding,
+                "delta": table.delta / κ,
+            }
+        )
+    document = seen.to_dict() | {"owner": owners}
+    document["agreement"].pop("group_size", None)
+    if not agreement.synchronous:
+        document["agreement"] |= {
+            "horizon": seen.answers * few,
+            "window": max(round(terms.window * few / N), 1),
+        }
+        if terms.step != "auto":
+            document["agreement"]["step"] = agreement.step * N / few
+    return Agreement.of(document)

@@ -29,6 +29,7 @@ from typing import Annotated, Any
 
 import typer
 
+from copriv import __version__
 from copriv.cli.commands import commands_below
 from copriv.errors import AgreementError, CoprivError
 from copriv.formatting.sanitize import printable
@@ -52,8 +53,6 @@ app = typer.Typer(
 
 def _show_version(asked: bool) -> bool:
     if asked:
-        from copriv.version import __version__
-
         typer.echo(__version__)
         raise typer.Exit()
     return asked

@@ -2,8 +2,7 @@
 
 from copriv.data import datasets
 from copriv.data.consortium import Consortium, load_consortium, prepare_owner
-from copriv.data.dictionary import PublicDictionary
-from copriv.data.random_features import RandomFeatures
+from copriv.data.dictionary import PublicDictionary, RandomFeatures
 from copriv.data.schema import Category, EncodedTable, Number, Schema, TwoClasses, check_table
 from copriv.data.specification import DataSpecification, open_dataset
 from copriv.data.tables import read_table

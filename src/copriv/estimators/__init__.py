@@ -3,20 +3,16 @@
 | file          | what it holds                                                          |
 | ------------- | ---------------------------------------------------------------------- |
 | linear        | the two estimators                                                     |
-| parameters    | what parameters may be, and refusals by their names                    |
-| ranges        | declared ranges: values to [−1, 1], coefficients back                  |
-| levels        | declared levels of categories: one feature each                        |
-| rows          | the private rows before an owner has them: their kinds, and whose      |
-| declared      | the agreement that follows from what is declared                       |
-| in_process    | the run: real owners with real noise, asked one after the other        |
-| shared_ledger | what all fits of an estimator and its clones spent together            |
+| inputs        | what a fit is given, as numbers: declared ranges and levels, and rows  |
+| declared      | what parameters may be, and the agreement that follows from them       |
+| in_process    | real owners with real noise, and what all fits and clones spent        |
 
 What is private and what is taken as public: docs/how-to/estimators.md.
 """
 
 from copriv.estimators.declared import UndeclaredWarning
+from copriv.estimators.in_process import PrivacySpent, SharedLedger, SpendingWarning
 from copriv.estimators.linear import PrivateClassifier, PrivateRegressor
-from copriv.estimators.shared_ledger import PrivacySpent, SharedLedger, SpendingWarning
 
 __all__ = [
     "PrivacySpent",

@@ -5,33 +5,115 @@ a tilted fitness, or with noisy moments. Which of them, whether with δ, how fir
 stand beside the intercept is chosen by the expected cost over tables such as there are (`copriv.mechanisms.expected`). Ξ
 follows from the declared ranges: for classes no gradient is above it; for numbers those of residuals up to half of the
 target's range are not.
+
+Numbers that a caller gives are checked, and refused, by the names of the estimator's own parameters: the agreement would refuse
+them too, by names of its own ("owner.0.epsilon") that whoever calls `fit` never wrote.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
+from pydantic import TypeAdapter
 
 from copriv import mechanisms
 from copriv.agreement import Agreement
-from copriv.errors import AgreementError
+from copriv.errors import AgreementError, InvalidInput
+from copriv.formatting.sanitize import printable
 from copriv.losses import OfMargin, named
 from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.expected import CONSTANTS, ROUNDED, SCALES, TIGHTER, WITHIN, Declared
 from copriv.mechanisms.lengths import BINS, Lengths, shares
+from copriv.mechanisms.objective_noise import LARGEST_DELTA
 from copriv.model.records import Records
 from copriv.plan import plan
 from copriv.problem import Problem
 from copriv.rules import WITHOUT_WAITING
 from copriv.terms import ModelTerms
+from copriv.terms.values import Budget, NonNegative, Positive
 from copriv.types import Array
+from copriv.validation import positive
 
-DROWNED = 0.9
-"""An expected gap above this share of what a constant leaves is said in a warning."""
+
+def number(name: str, value: Any, owner: str | None = None) -> float:
+    """Convert a parameter to a float; where a mapping by owner is allowed, that of `owner`. Raises InvalidInput."""
+    if owner is not None and isinstance(value, dict):
+        if owner not in value:
+            raise InvalidInput(f"{name}: says nothing of owner {owner!r}; give every owner's, or one number for all")
+        value = value[owner]
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        raise InvalidInput(f"{name}: must be a number, not {printable(repr(value), 60)}")
+    return float(value)
+
+
+def budget(epsilon: Any, delta: Any, owner: str) -> dict[str, float]:
+    """ε and δ of one owner. Raises InvalidInput."""
+    return {
+        "epsilon": _within(Budget, "epsilon", epsilon, "it is the privacy budget of one fit, such as 1.0", owner),
+        "delta": _between(
+            (0.0, LARGEST_DELTA), "delta", delta, "give 0, or a number far below one over the rows, such as 1e-6", owner
+        ),
+    }
+
+
+def strength(regularization: Any) -> float:
+    """c of (c/2)‖θ‖². Raises InvalidInput."""
+    return _within(NonNegative, "regularization", regularization, "give 0, or a small number such as 1e-5")
+
+
+def kink(threshold: Any, unit: float) -> float:
+    """Where the Huber loss turns straight, in units of half the target's range. Raises InvalidInput."""
+    scaled = positive("threshold", number("threshold", threshold)) / unit
+    _within(Positive, "threshold / half the width of target_bounds", scaled, "measure the target in another unit")
+    return scaled
+
+
+def length(name: str, value: Any) -> float:
+    """A bound on the length of rows. Raises InvalidInput."""
+    return _within(Positive, name, value, "it bounds the length of rows whose columns are in [−1, 1]")
+
+
+@contextmanager
+def in_the_callers_words(rows: int) -> Iterator[None]:
+    """Tell what the agreement refuses in words of the estimator's parameters; rows: how many the smallest owner has."""
+    try:
+        yield
+    except InvalidInput as error:
+        path, _, said = str(error).partition(": ")
+        key = path.partition(" of ")[0].rpartition(".")[2]
+        if key in ("delta", "epsilon", "threshold", "regularization", "feature_bound"):
+            raise InvalidInput(f"{key}: {said}") from None
+        if key == "name":
+            raise InvalidInput(f"owners: a label {said}") from None
+        if not isinstance(error, AgreementError) and path != "noise":
+            raise type(error)(str(error).replace("model.regularization", "regularization")) from None
+        raise InvalidInput(
+            "epsilon: too little for these rows: no model can be fitted privately from an owner of "
+            f"{rows} rows with these epsilon, regularization, feature_bound, row_norm and threshold; raise epsilon, give "
+            "owners more rows, or leave the others as they are by default"
+        ) from None
+
+
+def _within(kind: Any, name: str, value: Any, remedy: str, owner: str | None = None) -> float:
+    """A number within the limits that a type of the agreement states."""
+    limits = TypeAdapter(kind).json_schema()
+    return _between((limits["minimum"], limits["maximum"]), name, value, remedy, owner)
+
+
+def _between(limits: tuple[float, float], name: str, value: Any, remedy: str, owner: str | None = None) -> float:
+    given, (least, most) = number(name, value, owner), limits
+    if not least <= given <= most:
+        whose = f" of owner {owner!r}" if isinstance(value, dict) else ""
+        raise InvalidInput(f"{name}{whose}: must be from {least:g} to {most:g}, not {given!r}; {remedy}")
+    return given
+
+
 SHARES = ((0.1, 0.05),)
 """Shares of ε for lengths of rows and sizes of targets (`copriv.mechanisms.lengths`), each with the largest scale of noise
 on the share of rows in a bin at which it is spent: the first that is heard, or none."""
@@ -98,8 +180,8 @@ class Settled:
 
     @property
     def drowned(self) -> bool:
-        """Whether noise is expected to leave little but a constant."""
-        return self.expected_gap > DROWNED * self.constant_gap
+        """Whether noise is expected to leave little but a constant, which is said in a warning."""
+        return self.expected_gap > 0.9 * self.constant_gap
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +199,13 @@ class Measured:
     @classmethod
     def of(cls, noisy: Float[Array, " answer"], scale: float) -> "Measured":
         """noisy: an answer of "lengths", or the mean of several; scale: of its noise."""
-        (columns, rows), *targets = (_in_unit(shares(one), scale) for one in np.split(noisy, len(noisy) // BINS))
+        found = []
+        for one in np.split(noisy, len(noisy) // BINS):
+            # The first bins that have hardly a row are left out, and their rows are counted in the next one.
+            rows, few = shares(one), max(BARELY * scale, min(SURELY * scale, CLIPPED))
+            empty = int(np.searchsorted(np.cumsum(rows)[:-1], few, side="right"))
+            found.append((empty, np.append(rows[: empty + 1].sum(), rows[empty + 1 :])))
+        (columns, rows), *targets = found
         if not targets:
             return cls(columns, 0, tuple(rows.tolist()))
         target, sizes = targets[0]
@@ -129,13 +217,6 @@ class Measured:
         """What is wanted, for a target in its unit."""
         model = wanted["model"]
         return {**wanted, "model": {**model, "threshold": model["threshold"] * 2.0**self.target}}
-
-
-def _in_unit(rows: Float[Array, " bins"], scale: float) -> tuple[int, Float[Array, " fewer"]]:
-    """How many of the first bins have hardly a row, and the bins from there on, with these rows in the first one."""
-    few = max(BARELY * scale, min(SURELY * scale, CLIPPED))
-    empty = int(np.searchsorted(np.cumsum(rows)[:-1], few, side="right"))
-    return empty, np.append(rows[: empty + 1].sum(), rows[empty + 1 :])
 
 
 def measuring(

@@ -24,18 +24,24 @@ from copriv.estimators.declared import (
     Measured,
     Settled,
     UndeclaredWarning,
+    budget,
     enough,
+    in_the_callers_words,
+    kink,
+    length,
     measuring,
+    number,
     planned,
+    strength,
     terms,
     without_data,
 )
-from copriv.estimators.in_process import answered, owners_of, train
-from copriv.estimators.levels import Columns
-from copriv.estimators.parameters import budget, in_the_callers_words, kink, length, number, strength
-from copriv.estimators.ranges import STANDARD, Ranges
-from copriv.estimators.rows import (
+from copriv.estimators.in_process import PrivacySpent, SharedLedger, SpendingWarning, answered, owners_of, train
+from copriv.estimators.inputs import (
     NO_NUMBER,
+    STANDARD,
+    Columns,
+    Ranges,
     dense,
     has_days,
     repeated,
@@ -44,7 +50,6 @@ from copriv.estimators.rows import (
     with_level,
     without_values,
 )
-from copriv.estimators.shared_ledger import PrivacySpent, SharedLedger, SpendingWarning
 from copriv.model.records import Records
 from copriv.problem import Problem
 from copriv.validation import positive

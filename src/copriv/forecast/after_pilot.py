@@ -32,8 +32,7 @@ from copriv.forecast.result import Forecast
 from copriv.mechanisms.pilot import PilotNumbers, root_of
 from copriv.model.threads import one_thread
 from copriv.plan import leaves_open, plan
-from copriv.populations.pilot_answers import PilotAnswers
-from copriv.populations.public_sample import PublicSample
+from copriv.populations.public_sample import PilotAnswers, PublicSample
 from copriv.privacy.clipping import clip_rows, row_norms
 from copriv.problem import Problem
 from copriv.simulation.runs import one_answers

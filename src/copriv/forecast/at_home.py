@@ -67,7 +67,7 @@ class VerdictAtHome(Shown):
     ('no', False)
     """
 
-    _teller: ClassVar[str] = "copriv.display.at_home:card"
+    _teller: ClassVar[str] = "copriv.display.verdict:card_at_home"
 
     name: str
     records: int
@@ -163,8 +163,12 @@ def owner_verdict(
     else:
         centre = np.asarray(released)
     home, own = home_of(agreement, centre, data, public)
-    units, reason = own.units, _undecided(own)
+    units, reason = own.units, ""
     after, worthwhile = forecast is None, agreement.worthwhile
+    if units < 2:
+        reason = "one record says nothing of how a model that was fitted to it does on others"
+    elif np.ptp(own.target) == 0:
+        reason = "all its records have the same target, and say nothing of how models do on others"
     if reason:
         return VerdictAtHome(name, units, after, worthwhile, None, reason, {})
     if len(own) > ROWS:
@@ -223,15 +227,6 @@ def _check_is_in(agreement: Agreement, name: str, document: Mapping[str, Any]) -
             f"forecast: is of another agreement, in which {name} does not have {mine.records:,} records and epsilon "
             f"{mine.epsilon:g}; give the forecast of this one"
         )
-
-
-def _undecided(own: Records) -> str:
-    """Why records do not tell how good models are; "" where they do."""
-    if own.units < 2:
-        return "one record says nothing of how a model that was fitted to it does on others"
-    if np.ptp(own.target) == 0:
-        return "all its records have the same target, and say nothing of how models do on others"
-    return ""
 
 
 @dataclass(frozen=True, eq=False)

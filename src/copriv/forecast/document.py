@@ -18,8 +18,6 @@ from copriv.formatting.sanitize import reason
 
 SCHEMA = "copriv.forecast/1"
 _APART = ("agreement.name", "agreement.seed", "agreement.learner_key", "data.path", "data.public", "data.dictionary")
-_LONGEST = 100
-"""Characters of a value; of longer ones the SHA-256 is kept."""
 _MEASURED: Mapping[str, tuple[Any, ...]] = {
     "data.feature_bound": ("auto",), "data.public_rows": (None,), "model.gradient_bound": ("proved",),
 }  # fmt: skip
@@ -74,6 +72,6 @@ def check_is_of(agreement: Agreement, document: Mapping[str, Any]) -> None:
 
 def _short(value: Any) -> Any:
     text = json.dumps(value, sort_keys=True)
-    if len(text) > _LONGEST:
+    if len(text) > 100:  # of a longer value the SHA-256 is kept
         return hashlib.sha256(text.encode()).hexdigest()
     return json.loads(text)

@@ -2,6 +2,7 @@
 
 The owners' records are replaced by posterior draws given the public sample ("worlds", `copriv.populations.law`). All results
 are means, quantiles or shares over the same worlds: the cost of terms (`assessment`) and of not joining (`standalone_models`).
+The papers' bounds are evaluated here too; the theorems are with their rules (`copriv.rules`).
 """
 
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from copriv.agreement import Agreement
+from copriv.agreement.participants import Participants
 from copriv.errors import UsageError
 from copriv.forecast.assessment import (
     AS_AGREED,
@@ -22,26 +24,26 @@ from copriv.forecast.assessment import (
     Robustness,
     Run,
     assess,
+    quantiles,
     relative_error,
 )
-from copriv.forecast.bounds import bounds_of
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.generalisation import generalisation_of
 from copriv.forecast.owner_forecast import owners_of
-from copriv.forecast.quantiles import quantiles
 from copriv.forecast.rare_records import Unseen
 from copriv.forecast.result import AtHeterogeneity, Forecast, Kind
 from copriv.forecast.standalone_models import WithoutJoining
 from copriv.model.threads import one_thread
 from copriv.plan import Plan, leaves_open, plan
 from copriv.plan.candidates import freed
+from copriv.plan.outliers import cost_of_outliers
 from copriv.plan.planner import of_many_answers
-from copriv.plan.simulated_refinement import cost_of_outliers
 from copriv.populations.dealt import draw_worlds, heterogeneity_of, heterogeneous_worlds, laws_of
-from copriv.populations.public_mix import public_mixes
-from copriv.populations.public_sample import PublicSample
+from copriv.populations.public_sample import PublicSample, public_mixes
 from copriv.problem import Problem
 from copriv.problem.verdict import Asked
+from copriv.rules import named
+from copriv.rules.bounds import Bound, Setting
 from copriv.types import Loss
 from copriv.validation import count
 
@@ -236,3 +238,61 @@ def public_problem(
     if strata is not None:
         raise UsageError("forecast: strata are of the rows of `public`; give both, or the column data.strata alone")
     return Problem.load_public(Agreement.given(agreement))
+
+
+def bounds_of(problem: Problem) -> tuple[Bound, ...]:
+    """The theorems' bounds for the agreed rule; none where owners answer once, or only their sum is seen."""
+    if problem.agreement.one_answer or problem.agreement.summed:
+        return ()
+    return named(problem.agreement.agreement.rule).bounds(setting_of(problem))
+
+
+def setting_of(problem: Problem) -> Setting:
+    """The constants of an agreement that the theorems need, and whether the assumptions of their proofs hold.
+
+    L and λ are those of the records in the problem; the noise is that of the agreed mechanism.
+    """
+    agreement, f, p = problem.agreement, problem.fitness, problem.n_parameters
+    terms, participants, n = agreement.agreement, Participants.of(agreement), float(agreement.records.sum())
+    scales = agreement.noise_scales(problem.feature_bound)
+    moments = p * agreement.mechanism.law(agreement).variance * (agreement.weights * scales) ** 2
+    # Owners of a record with κ holders add noise as if ε were ε/κ; a group is one participant, whose members' noise adds up.
+    inverse = (agreement.overlaps / agreement.epsilons) ** 2
+    members, moves = participants.members, None
+    if agreement.synchronous:
+        members, moves = tuple((i,) for i in range(agreement.n_owners)), agreement.queries
+    scaling, plain, matrix = 1.0, True, problem.preconditioner
+    if matrix is not None:
+        c = float(matrix[0, 0])
+        plain = c > 0 and np.array_equal(matrix, c * np.eye(p))
+        if plain:
+            scaling = c
+    Ξ, proved = agreement.gradient_bound, problem.proved_gradient_bound
+    equally = agreement.synchronous or terms.schedule == "uniform" or len(set(participants.rates)) == 1
+    return Setting(
+        gradient_bound=Ξ,
+        regularizer_bound=f.regularizer.bound(f.feasible_set.theta_max, p),
+        n_parameters=p,
+        total_records=n,
+        epsilon=np.array([inverse[list(group)].sum() for group in members]) ** -0.5,
+        horizon=terms.horizon,
+        step=agreement.step * scaling,
+        strong_convexity=f.strong_convexity(),
+        smoothness=f.smoothness(),
+        regularization=f.regularizer.strength,
+        diameter=f.feasible_set.diameter(p),
+        answers=agreement.answers,
+        noise=np.array([moments[list(group)].sum() for group in members]),
+        moves=moves,
+        assumed=(
+            (
+                proved <= Ξ * (1.0 + 1e-9),
+                f"no gradient ever clipped: Ξ = {Ξ:.4g} at least their proved bound {proved:.4g}",
+            ),
+            (bool(np.allclose(agreement.weights, agreement.records / n)), "owners weigh n_i/n"),
+            (plain, "no preconditioner but a multiple of the identity"),
+            (bool(np.all(np.abs(problem.start) <= f.feasible_set.theta_max)), "the start in Θ"),
+            (equally, "owners answer equally often"),
+            *([] if terms.robust is None else [(False, "answers averaged by records")]),
+        ),
+    )

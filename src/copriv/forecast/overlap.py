@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
-from copriv.plan.noise_curve import NoiseCurve
+from copriv.plan.plan_result import NoiseCurve
 from copriv.types import Array, Whole
 
 MOST_OWNERS = 100

@@ -13,11 +13,10 @@ import numpy as np
 
 from copriv import mechanisms
 from copriv.agreement import Agreement
-from copriv.agreement.equivalent_owners import numbered
+from copriv.agreement.participants import numbered
 from copriv.errors import AgreementError, NotCertified
-from copriv.forecast.assessment import RUNS, WORLDS, assess
+from copriv.forecast.assessment import RUNS, WORLDS, assess, quantiles
 from copriv.forecast.forecaster import public_problem
-from copriv.forecast.quantiles import quantiles
 from copriv.forecast.standalone_models import WithoutJoining
 from copriv.formatting.cards import Shown, above
 from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of

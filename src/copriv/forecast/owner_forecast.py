@@ -11,10 +11,8 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.forecast.assessment import Assessment
-from copriv.forecast.coalition_value import Consortium
-from copriv.forecast.quantiles import quantiles
-from copriv.forecast.shapley import shapley_values
+from copriv.forecast.assessment import Assessment, quantiles
+from copriv.forecast.coalition_value import Consortium, shapley_values
 from copriv.forecast.standalone_models import OwnRecords, WithoutJoining
 from copriv.formatting.cards import Shown
 from copriv.problem.verdict import Answer, Asked, OwnerVerdict

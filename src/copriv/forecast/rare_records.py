@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.model.records import Records
-from copriv.populations.rare_records import RARER
+from copriv.plan.outliers import RARER
 from copriv.problem import Problem
 from copriv.types import Array
 

@@ -20,7 +20,7 @@ from copriv.formatting.numbers import json_ready, mapping
 from copriv.plan import Plan
 from copriv.plan.minimax_regret import Caution
 from copriv.plan.plan_result import best_by_promise, kind_of
-from copriv.populations.public_mix import PublicMix
+from copriv.populations.public_sample import PublicMix
 from copriv.populations.world import World
 from copriv.problem import Problem
 from copriv.problem.verdict import Goal, Verdict

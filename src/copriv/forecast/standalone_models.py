@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from copriv.forecast.assessment import Assessment
-from copriv.forecast.quantiles import quantiles
+from copriv.forecast.assessment import Assessment, quantiles
 from copriv.populations.public_sample import PublicSample
 from copriv.populations.world import HOPELESS, World, psi
 from copriv.problem.verdict import Asked, Model, OwnerVerdict, verdict_of

@@ -11,10 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from copriv.errors import UsageError
-from copriv.forecast.assessment import assess
+from copriv.forecast.assessment import assess, quantiles
 from copriv.forecast.coalition_value import smallest, smallest_number
 from copriv.forecast.forecaster import forecast
-from copriv.forecast.quantiles import quantiles
 from copriv.forecast.result import Forecast
 from copriv.formatting.cards import Shown
 

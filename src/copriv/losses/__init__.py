@@ -22,14 +22,14 @@ A loss is one file and one entry in `ALL`: a class with a `name` that inherits `
 from typing import Protocol, runtime_checkable
 
 from copriv.errors import AgreementError
-from copriv.losses.custom import Custom as Custom
-from copriv.losses.custom import CustomLinear as CustomLinear
 from copriv.losses.hinge import Hinge as Hinge
 from copriv.losses.hinge import SmoothedHinge as SmoothedHinge
 from copriv.losses.huber import Huber as Huber
 from copriv.losses.logistic import Logistic as Logistic
-from copriv.losses.of_prediction import OfMargin as OfMargin
-from copriv.losses.of_prediction import OfPrediction as OfPrediction
+from copriv.losses.loss import Custom as Custom
+from copriv.losses.loss import CustomLinear as CustomLinear
+from copriv.losses.loss import OfMargin as OfMargin
+from copriv.losses.loss import OfPrediction as OfPrediction
 from copriv.losses.squared import Squared as Squared
 from copriv.types import LinearLoss
 from copriv.types import Loss as Loss

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from copriv.losses.of_prediction import OfMargin
+from copriv.losses.loss import OfMargin
 from copriv.types import Array
 from copriv.validation import positive
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from copriv.losses.of_prediction import OfPrediction
+from copriv.losses.loss import OfPrediction
 from copriv.types import Array
 from copriv.validation import positive
 

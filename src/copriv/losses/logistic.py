@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from copriv.losses.of_prediction import OfMargin
+from copriv.losses.loss import OfMargin
 from copriv.types import Array
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from copriv.losses.of_prediction import OfPrediction
+from copriv.losses.loss import OfPrediction
 from copriv.types import Array
 
 

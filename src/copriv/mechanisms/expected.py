@@ -12,7 +12,7 @@ numerator. What is compared is the mean over `Tables`: of lengths that rows may 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
@@ -41,8 +41,6 @@ WITHIN = 0.72
 """Length of a row within its bin, over the bin's upper end: halfway, by squares or logarithms."""
 TIGHTER = (1.0, 0.6, 0.35, 0.2, 0.12)
 """Candidates for the bounds on rows, over those declared: longer rows count for less, all others have less noise."""
-BIAS = 0.15
-"""Gap of a model, without noise, whose long rows count for so little that no curvature is left; in proportion before that."""
 SCALES = (1.0, 0.2, 0.04, 0.008)
 """Candidates for the unit of columns beside an intercept of 1: at the least the model is the private mean and little more."""
 
@@ -91,7 +89,7 @@ class Declared:
         )
         return float(slope * (self.longest if self.order == 2 else self.feature_bound + self.intercept) * ROUNDED)
 
-    @property
+    @cached_property
     def whole(self) -> float:
         """The loss of the constant 0 at the end of the target's range."""
         return float(self.loss.values(np.zeros(1), np.ones((1, 1)), np.ones(1))[0])
@@ -102,32 +100,36 @@ class Declared:
         return sum((owner[0] / n * scales[owner]) ** 2 for owner in self.owners)
 
     def tables(self, curvature: float) -> "Tables":
-        """Tables of these ranges, c = sup φ″."""
-        curvatures, shares, gains, counted = [], [], [], []
-        of_classes, own = isinstance(self.loss, OfMargin), np.arange(1.0, self.columns + 1.0)
-        known = [self.size * gain for gain in GAINS_OF_MEASURED] if self.size is not None else GAINS
+        """Tables of these ranges, c = sup φ″: one for each decay, lengths of rows, gain and constant."""
+        decayed = np.arange(1.0, self.columns + 1.0) ** -np.array(DECAYS)[:, None]
+        falls, held = (each / each.sum(axis=1, keepdims=True) for each in (decayed, np.sqrt(decayed)))
         widest = (self.row_norm / self.tightness) ** 2
-        for decay, (squares, rows), gain in product(DECAYS, self._rows, GAINS_OF_CLASSES if of_classes else known):
-            falls, sizes = own**-decay, rows * squares * widest
-            held = np.sqrt(falls) / np.sqrt(falls).sum()
-            # In L1 an intercept is no part of the bound that a long row is held to.
-            beside = self.intercept * (self.order == 2)
-            counts = np.minimum(1.0, (self.row_norm**2 + beside) / (squares * widest + beside))
-            for constant in CONSTANTS if self.intercept else (0.0,):
-                h = sizes.sum() * falls / falls.sum()
-                counted.append([counts @ sizes / sizes.sum()])
-                curvatures.append(curvature * np.append(h, [1.0] * self.intercept))
-                shares.append(np.append((1.0 - constant) * held, [constant] * self.intercept))
-                gains.append(gain * self.whole)
-        return Tables(np.array(curvatures), np.array(counted), np.array(shares), np.array(gains))
+        squares, rows = self._rows
+        sizes = rows * squares * widest
+        # In L1 an intercept is no part of the bound that a long row is held to.
+        beside = self.intercept * (self.order == 2)
+        counts = np.minimum(1.0, (self.row_norm**2 + beside) / (squares * widest + beside))
+        counted = (counts * sizes).sum(axis=1) / sizes.sum(axis=1)
+        if isinstance(self.loss, OfMargin):
+            gains = np.array(GAINS_OF_CLASSES)
+        else:
+            gains = np.array(GAINS) if self.size is None else self.size * np.array(GAINS_OF_MEASURED)
+        constants = np.array(CONSTANTS) if self.intercept else np.zeros(1)
+        shape = len(falls), len(sizes), len(gains), len(constants)
+        decay, lengths, gain, constant = (index.ravel() for index in np.indices(shape))
+        h = sizes.sum(axis=1)[lengths, None] * falls[decay]
+        share = (1.0 - constants[constant, None]) * held[decay]
+        if self.intercept:
+            h, share = np.column_stack([h, np.ones(len(h))]), np.column_stack([share, constants[constant]])
+        return Tables(curvature * h, counted[lengths, None], share, gains[gain] * self.whole)
 
     @property
-    def _rows(self) -> list[tuple[Float[Array, " bins"], Float[Array, " bins"]]]:
+    def _rows(self) -> tuple[Float[Array, "kinds bins"], Float[Array, "kinds bins"]]:
         """What rows may be: (‖x‖₂ over its largest)² by bin, and the share of the rows in it."""
         if self.measured:
-            return [(np.square(WITHIN * 0.5 ** np.arange(len(self.measured))), np.array(self.measured))]
-        thirds = np.full(len(LENGTHS), 1.0 / len(LENGTHS))
-        return [(spread * np.array(LENGTHS), thirds) for spread in SPREADS]
+            return np.square(WITHIN * 0.5 ** np.arange(len(self.measured)))[None], np.array([self.measured])
+        squares = np.outer(SPREADS, LENGTHS)
+        return squares, np.full(squares.shape, 1.0 / len(LENGTHS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +147,8 @@ class Tables:
     @property
     def biased(self) -> Float[Array, " tables"]:
         """What is left for rows that count for less."""
-        return np.asarray(BIAS * (1.0 - self.counted[:, 0]))
+        # 0.15 where they count for so little that no curvature is left, in proportion before that.
+        return np.asarray(0.15 * (1.0 - self.counted[:, 0]))
 
     def tied(self, firmness: float, variance: float) -> float:
         """Expected gap of a model tied to 0 with firmness λ, its gradient with noise of this variance."""

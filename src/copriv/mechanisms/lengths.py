@@ -20,13 +20,13 @@ from copriv.errors import AgreementError
 from copriv.losses import OfMargin, named
 from copriv.mechanisms.mechanism import Guarantee, noise_in_words
 from copriv.mechanisms.one_answer import Common, Draft, OneAnswer, in_memory
-from copriv.model.records import BLOCK, InBlocks, Records
+from copriv.model.records import InBlocks, Records
 from copriv.privacy.clipping import ROUNDING, exact_sum
 from copriv.privacy.noise import Law, Noise, Order, Releases
 from copriv.rules.one_answer import Unmoved
 from copriv.rules.rule import Descent, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
-from copriv.types import Array, Loss, Whole
+from copriv.types import Array, Loss
 from copriv.validation import count, positive
 
 BINS = 9
@@ -57,18 +57,14 @@ class Histograms:
     def of(self, records: Records) -> Float[Array, " answer"]:
         """The shares themselves. Private."""
         sums = []
-        for start in range(0, len(records), BLOCK):
-            rows = slice(start, start + BLOCK)
-            x, w = records.features[rows], records.weight[rows]
+        for rows in records.blocks():
+            x = rows.features
             sizes = [np.hypot.reduce(x[:, :-1] if self.intercept else x, axis=1) / self.reach]
-            sizes += [np.abs(records.target[rows])] * self.of_targets
-            sums.append(np.concatenate([np.bincount(_bin(one), w, BINS) for one in sizes]))
+            sizes += [np.abs(rows.target)] * self.of_targets
+            # Bin 0 is of sizes above ½, 1 of those above ¼, …
+            bins = [BINS - 1 - np.searchsorted(0.5 ** np.arange(BINS - 1, 0, -1), one) for one in sizes]
+            sums.append(np.concatenate([np.bincount(one, rows.weight, BINS) for one in bins]))
         return np.asarray(exact_sum(sums) / records.weight.sum())
-
-
-def _bin(sizes: Float[Array, " records"]) -> Whole:
-    """0 for sizes above ½, 1 above ¼, …"""
-    return np.asarray(BINS - 1 - np.searchsorted(0.5 ** np.arange(BINS - 1, 0, -1), sizes))
 
 
 @dataclass(frozen=True)

@@ -166,3 +166,11 @@ def start_of(agreed: AgreedTerms, n_parameters: int) -> Float[Array, " p"]:
     """θ₀: the agreed start, or 0."""
     start = agreed.agreement.start
     return np.zeros(n_parameters) if start is None else np.array(start)
+
+
+def step_of(agreed: AgreedTerms) -> float:
+    """The agreed step of owners that answer once; while it is "auto", the whole way to where the answers point."""
+    step = agreed.agreement.step
+    if isinstance(step, float):
+        return step
+    return 1.0

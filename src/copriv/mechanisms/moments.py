@@ -26,12 +26,12 @@ from jaxtyping import Float
 from copriv.errors import CoprivError
 from copriv.losses import Squared
 from copriv.mechanisms.expected import Declared
-from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, start_of
-from copriv.mechanisms.one_answer import Common, Draft, Setting, feature_bound_of, in_memory
+from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, step_of
+from copriv.mechanisms.one_answer import Setting, feature_bound_of, in_memory
 from copriv.mechanisms.statistics import OfSquaredLoss
-from copriv.model.records import BLOCK, InBlocks, Records
+from copriv.model.records import InBlocks, Records
 from copriv.privacy.clipping import ROUNDING, exact_sum, multiplicity, row_norms, slope_limits
-from copriv.privacy.noise import Law, Noise, Order, Releases
+from copriv.privacy.noise import Law, Order, Releases
 from copriv.rules.one_answer import SolveStatistics
 from copriv.rules.rule import Descent, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
@@ -75,9 +75,8 @@ class BoundedMoments:
         """The numbers themselves. Private."""
         row, column = np.triu_indices(self.n_parameters)
         limit, sums = self.bound / self.reach, []
-        for start in range(0, len(records), BLOCK):
-            rows = slice(start, start + BLOCK)
-            x, y, w = records.features[rows].copy(), records.target[rows], records.weight[rows]
+        for rows in records.blocks():
+            x, y, w = rows.features.copy(), rows.target, rows.weight
             if self.intercept:
                 x[:, -1] = 1.0
             share = self.shares(x)
@@ -135,21 +134,21 @@ class MomentsInL2(OfSquaredLoss):
     def order(self, agreed: AgreedTerms) -> Order:
         return 2
 
+    def numbers(self, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> BoundedMoments:
+        return BoundedMoments.agreed(agreed, n_parameters, feature_bound)
+
+    def deviation(self, owner: OwnerTerms) -> float:
+        return deviation(owner.records, *owner.budget)
+
     def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
-        return agreed.gradient_bound * deviation(owner.records, *owner.budget)
+        return agreed.gradient_bound * self.deviation(owner)
 
     def length(self, agreed: AgreedTerms, n_parameters: int) -> int:
         return n_parameters + n_parameters * (n_parameters + 1) // 2
 
     def in_earnest(self, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int, loss: Loss) -> MomentsAnswer:
-        multiplier = deviation(owner.records, *owner.budget) * owner.records / 2.0
+        multiplier = self.deviation(owner) * owner.records / 2.0
         return MomentsAnswer(BoundedMoments.agreed(agreed, n_parameters), multiplier, owner.records)
-
-    def draft(self, agreed: AgreedTerms, owner: OwnerTerms, records: Records, common: Common) -> Draft:
-        moments = BoundedMoments.agreed(agreed, common.n_parameters, common.feature_bound)
-        exact = moments.of(common.loss, records, start_of(agreed, common.n_parameters))
-        noise = Noise(Law.NORMAL, deviation(owner.records, *owner.budget) * moments.unit)
-        return Draft((noise,), lambda drawn: exact + drawn)
 
     def rule(
         self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,
@@ -158,10 +157,7 @@ class MomentsInL2(OfSquaredLoss):
         """Solves for the model; as with "statistics", entries off the diagonal have half the variance of those on it."""
         squares = BoundedMoments.agreed(agreed, n_parameters, feature_bound).unit[n_parameters]
         scales = agreed.by_owner([squares * deviation(one.records, *one.budget) for one in agreed.owner_tables])
-        step = agreed.agreement.step
-        return SolveStatistics(
-            descent, weights, scales, agreed.data.public_count, step if isinstance(step, float) else 1.0
-        )
+        return SolveStatistics(descent, weights, scales, agreed.data.public_count, step_of(agreed))
 
     def expected(self, declared: Declared) -> Iterator[tuple[float, Setting]]:
         """The one setting there is, where owners have a δ (and its accounting is installed)."""

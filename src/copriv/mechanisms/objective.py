@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from copriv.losses import Hinge, by_name
 from copriv.mechanisms.expected import FIRMNESSES, ROUNDED, Declared
-from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, start_of
+from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, start_of, step_of
 from copriv.mechanisms.objective_noise import REMAINDER, ObjectiveAnswer, Perturbation
 from copriv.mechanisms.objective_solver import SMOOTH, surface_of
 from copriv.mechanisms.one_answer import (
@@ -106,8 +106,7 @@ class Objective(OneAnswer):
         self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,
         feature_bound: float | None = None,
     ) -> UpdateRule:  # fmt: skip
-        step = agreed.agreement.step
-        return AverageModels(descent, weights, step if isinstance(step, float) else 1.0)
+        return AverageModels(descent, weights, step_of(agreed))
 
     def settings(self, choosing: Choosing) -> Iterator[Setting]:
         base, common = choosing.base, choosing.common

@@ -23,12 +23,12 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import AgreementError
-from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, start_of
-from copriv.mechanisms.one_answer import Common, Draft, OneAnswer, feature_bound_of
-from copriv.mechanisms.statistics import StatisticsAnswer
+from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, step_of
+from copriv.mechanisms.one_answer import feature_bound_of
+from copriv.mechanisms.statistics import OfNumbers
 from copriv.model.records import Records
 from copriv.privacy.clipping import clip_rows, exact_sum, of_shape, row_norms
-from copriv.privacy.noise import Law, Noise, Order
+from copriv.privacy.noise import Law
 from copriv.rules.one_answer import FirstStep
 from copriv.rules.rule import Descent, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
@@ -129,7 +129,7 @@ def root_of(matrix: Float[Array, "p p"]) -> Float[Array, "p p"]:
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
 
 
-class Pilot(OneAnswer):
+class Pilot(OfNumbers):
     """Pure ε, one answer, for any loss: what terms are best planned from. Its model is one step along the gradient."""
 
     name = "pilot"
@@ -137,37 +137,26 @@ class Pilot(OneAnswer):
     terms = ("loss_bound",)
     label = "pilot"
     phrase = "a pilot"
-    sums_records = True
 
-    def law(self, agreed: AgreedTerms) -> Law:
-        return Law.LAPLACE
-
-    def order(self, agreed: AgreedTerms) -> Order:
-        return 1
+    def numbers(self, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> PilotNumbers:
+        return PilotNumbers.agreed(agreed, n_parameters, feature_bound)
 
     def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
         self.check_delta(agreed)
         numbers = PilotNumbers(agreed.gradient_bound, 1.0, agreed.agreement.loss_bound, False, 1)
-        return float(self._noise(numbers, owner).scale[0])
+        return float(self.deviation(owner) * numbers.unit[0])
 
     def length(self, agreed: AgreedTerms, n_parameters: int) -> int:
         return n_parameters + 2 * (len(EDGES) + 1) + (agreed.agreement.loss_bound is not None)
-
-    def in_earnest(self, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int, loss: Loss) -> StatisticsAnswer:
-        return StatisticsAnswer(PilotNumbers.agreed(agreed, n_parameters), self.cost(agreed, owner)[0], owner.records)
-
-    def draft(self, agreed: AgreedTerms, owner: OwnerTerms, records: Records, common: Common) -> Draft:
-        numbers = PilotNumbers.agreed(agreed, common.n_parameters, common.feature_bound)
-        exact = numbers.of(common.loss, records, start_of(agreed, common.n_parameters))
-        return Draft((self._noise(numbers, owner),), lambda drawn: exact + drawn)
 
     def rule(
         self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,
         feature_bound: float | None = None,
     ) -> UpdateRule:  # fmt: skip
-        step, P = agreed.agreement.step, descent.preconditioner
-        root = np.eye(n_parameters) if P is None else root_of(P)
-        return FirstStep(descent, weights, root, step if isinstance(step, float) else 1.0)
+        root = np.eye(n_parameters)
+        if descent.preconditioner is not None:
+            root = root_of(descent.preconditioner)
+        return FirstStep(descent, weights, root, step_of(agreed))
 
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
         units, clipped = measured_over(agreed, owner, 1)
@@ -177,6 +166,3 @@ class Pilot(OneAnswer):
             f"many gradients and records are how long{mean}"
         )
         return what, f"{noise_in_words(Law.LAPLACE, self.scale(agreed, owner))} on the gradient"
-
-    def _noise(self, numbers: PilotNumbers, owner: OwnerTerms) -> Noise:
-        return Noise(Law.LAPLACE, 2.0 / (owner.records * owner.budget[0]) * numbers.unit)

@@ -16,19 +16,20 @@ At a θ₀ near the optimum, such as a public model, residuals are small and so 
 τ = 0 (no second moments; the learner takes the public ones) is often best. `best_share` finds τ from public numbers.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import inf
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import AgreementError, InvalidInput
 from copriv.losses import Squared
-from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, start_of
+from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, start_of, step_of
 from copriv.mechanisms.one_answer import (
     STEPS,
     Choosing,
@@ -42,7 +43,7 @@ from copriv.mechanisms.one_answer import (
 )
 from copriv.model.records import InBlocks, Records
 from copriv.privacy.clipping import ROUNDING, bound_on_moments, clipped_mean_gradient, mean_moments, multiplicity
-from copriv.privacy.noise import Law, Noise, Order, Releases
+from copriv.privacy.noise import Law, Noise, Order, PrivateAnswer, Releases
 from copriv.rules.one_answer import SolveStatistics
 from copriv.rules.rule import Descent, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
@@ -175,10 +176,37 @@ def best_share(
     return min(float(b ** (1 / 3) / (a ** (1 / 3) + b ** (1 / 3))), 0.999)
 
 
-class OfSquaredLoss(OneAnswer):
-    """One answer that has a gradient and second moments, from which the squared loss follows and no other."""
+class OfNumbers(OneAnswer):
+    """One answer: means over an owner's units (`Numbers`), each with noise in its own unit; Laplace noise by default."""
 
     sums_records = True
+
+    @abstractmethod
+    def numbers(self, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> Any:
+        """What is released; `feature_bound` is B as a number, where that is planned."""
+
+    def law(self, agreed: AgreedTerms) -> Law:
+        return Law.LAPLACE
+
+    def order(self, agreed: AgreedTerms) -> Order:
+        return 1
+
+    def deviation(self, owner: OwnerTerms) -> float:
+        """The scale of an owner's noise, in the unit of each number."""
+        return 2.0 / (owner.records * owner.budget[0])
+
+    def in_earnest(self, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int, loss: Loss) -> PrivateAnswer:
+        return StatisticsAnswer(self.numbers(agreed, n_parameters), self.cost(agreed, owner)[0], owner.records)
+
+    def draft(self, agreed: AgreedTerms, owner: OwnerTerms, records: Records, common: Common) -> Draft:
+        numbers = self.numbers(agreed, common.n_parameters, common.feature_bound)
+        exact = numbers.of(common.loss, records, start_of(agreed, common.n_parameters))
+        noise = Noise(self.law(agreed), self.deviation(owner) * numbers.unit)
+        return Draft((noise,), lambda drawn: exact + drawn)
+
+
+class OfSquaredLoss(OfNumbers):
+    """A gradient and second moments, from which the squared loss follows and no other."""
 
     def check(self, agreed: AgreedTerms) -> None:
         super().check(agreed)
@@ -202,11 +230,8 @@ class Statistics(OfSquaredLoss):
     planned = True
     bound_quantile = 0.99  # rows beyond it count for less in second moments; a smaller B makes less noise
 
-    def law(self, agreed: AgreedTerms) -> Law:
-        return Law.LAPLACE
-
-    def order(self, agreed: AgreedTerms) -> Order:
-        return 1
+    def numbers(self, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> Moments:
+        return Moments.agreed(agreed, n_parameters, feature_bound)
 
     def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
         self.check_delta(agreed)
@@ -216,15 +241,6 @@ class Statistics(OfSquaredLoss):
     def length(self, agreed: AgreedTerms, n_parameters: int) -> int:
         second = n_parameters * (n_parameters + 1) // 2
         return n_parameters + second * (agreed.agreement.moments_share > 0)
-
-    def in_earnest(self, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int, loss: Loss) -> StatisticsAnswer:
-        return StatisticsAnswer(Moments.agreed(agreed, n_parameters), self.cost(agreed, owner)[0], owner.records)
-
-    def draft(self, agreed: AgreedTerms, owner: OwnerTerms, records: Records, common: Common) -> Draft:
-        moments = Moments.agreed(agreed, common.n_parameters, common.feature_bound)
-        exact = moments.of(common.loss, records, start_of(agreed, common.n_parameters))
-        noise = Noise(self.law(agreed), moments.noise(owner))
-        return Draft((noise,), lambda drawn: exact + drawn)
 
     def exact(
         self, agreed: AgreedTerms, owner: OwnerTerms, records: Records, common: Common
@@ -239,13 +255,12 @@ class Statistics(OfSquaredLoss):
         self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,
         feature_bound: float | None = None,
     ) -> UpdateRule:  # fmt: skip
-        step, p, scales = agreed.agreement.step, n_parameters, None
+        p, scales = n_parameters, None
         if agreed.agreement.moments_share > 0:
             moments = Moments.agreed(agreed, p, feature_bound)
             tables = agreed.owner_tables
             scales = agreed.by_owner([moments.noise(one)[p] for one in tables])
-        η = step if isinstance(step, float) else 1.0
-        return SolveStatistics(descent, weights, scales, agreed.data.public_count, η)
+        return SolveStatistics(descent, weights, scales, agreed.data.public_count, step_of(agreed))
 
     def settings(self, choosing: Choosing) -> Iterator[Setting]:
         away, B = choosing.displacement, choosing.common.feature_bound

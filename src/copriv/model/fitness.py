@@ -5,18 +5,18 @@ remaining gap. Convexity gives, at any θ in Θ with subgradient v,
 
     f(θ) − f(θ*) ≤ max_{u in Θ} vᵀ(θ − u)                  (a linear function's maximum over a box)
     f(θ) − f(θ*) ≤ ‖v‖² / (2L)                             (f L-strongly convex, θ inside Θ)
-    f(θ) − f(θ*) ≤ ν²·(a constant that `smooth_solvers` proves)  (ν² = vᵀH⁻¹v, H = ∇²f known near θ)
+    f(θ) − f(θ*) ≤ ν²·(a constant that `solvers` proves)  (ν² = vᵀH⁻¹v, H = ∇²f known near θ)
 
 and the methods for kinked losses return a dual value. `Optimum.gap` is the smallest of these bounds.
 
-| loss                               | method                                                     | in               |
-| ---------------------------------- | ---------------------------------------------------------- | ---------------- |
-| squared                            | one linear system                                          | `smooth_solvers` |
-| logistic, huber, smoothed hinge    | Newton with a line search, the Hessian exact               | `smooth_solvers` |
-| hinge, regularised                 | Newton on a hinge rounded less and less, with a dual bound | `kinked_solvers` |
-| hinge, not regularised             | the dual linear programme                                  | `kinked_solvers` |
-| any of them, where Θ holds it back | L-BFGS-B, or an interior point                             | either           |
-| a user's own                       | L-BFGS-B, or a bundle method where it has a kink           | `kinked_solvers` |
+| loss                               | method (`solvers`)                                         |
+| ---------------------------------- | ---------------------------------------------------------- |
+| squared                            | one linear system                                          |
+| logistic, huber, smoothed hinge    | Newton with a line search, the Hessian exact               |
+| hinge, regularised                 | Newton on a hinge rounded less and less, with a dual bound |
+| hinge, not regularised             | the dual linear programme                                  |
+| any of them, where Θ holds it back | L-BFGS-B, or an interior point                             |
+| a user's own                       | L-BFGS-B, or a bundle method where it has a kink           |
 """
 
 import numpy as np
@@ -29,7 +29,15 @@ from copriv.model.objective import FeasibleSet as FeasibleSet
 from copriv.model.objective import Optimum as Optimum
 from copriv.model.objective import Quadratic as Quadratic
 from copriv.model.objective import Regularizer as Regularizer
-from copriv.model.smooth_solvers import quadratic_minimum, quasi_newton_minimum, smooth_minimum
+from copriv.model.solvers import (
+    bundle_minimum,
+    linear_programme_minimum,
+    programme_minimum,
+    quadratic_minimum,
+    quasi_newton_minimum,
+    rounded_minimum,
+    smooth_minimum,
+)
 from copriv.model.threads import one_thread
 from copriv.types import Array, Loss
 from copriv.validation import non_negative, positive
@@ -55,8 +63,6 @@ class Fitness(Objective):
             elif isinstance(self.loss, Hinge):
                 best = self._hinge_minimum(near, accuracy)
             else:
-                from copriv.model.kinked_solvers import bundle_minimum  # imports clarabel, which is slow
-
                 best = bundle_minimum(self)
         free, r = self.regularizer.strength == 0, self.records
         if free and isinstance(self.loss, Logistic) and (r.target * (r.features @ best.theta) > 0).all():
@@ -80,7 +86,6 @@ class Fitness(Objective):
 
         For ψ = f/f(θ*) − 1 the gap must be small relative to f(θ*), unless that is nearly 0.
         """
-        from copriv.model.kinked_solvers import linear_programme_minimum, programme_minimum, rounded_minimum
 
         def certified(found: Optimum) -> bool:
             return found.gap <= accuracy * found.value or found.value <= 1e-12

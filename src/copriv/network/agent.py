@@ -53,12 +53,8 @@ from copriv.types import Loss
 
 WELCOME_SECONDS = 20.0
 """Time limit for the learner's welcome, four times the wait that its rate limit imposes on frequent connections."""
-_SHORTEST_WAIT = 1.0
-"""Least time limit for the learner's welcome, also where the time to give up is near."""
 _LONGEST_PACE, _LONGEST_REASON = 86_400.0, 500
 """Largest pace that a welcome may name (a day, in seconds), and the largest number of characters of a logged reason."""
-_SERVED_SECONDS = 60.0
-"""A session of this length counts as successful, as does one in which a query is answered."""
 
 
 @runtime_checkable
@@ -161,7 +157,8 @@ class OwnerAgent:
                 # Dialling again would let the learner ask for more answers than it has a signed count of.
                 if self._count_signed:
                     return "the learner took the count of answers, and closed the connection without a word"
-                if self._last_answer >= begun or time.monotonic() - begun >= _SERVED_SECONDS:
+                # A session of a minute counts as successful, as does one in which a query is answered.
+                if self._last_answer >= begun or time.monotonic() - begun >= 60.0:
                     failures = 0
                 failures += 1
                 if time.monotonic() - self._last_contact > self._patience.give_up:
@@ -196,7 +193,8 @@ class OwnerAgent:
         fingerprint = self._agreement.fingerprint
         hello = Hello(self._name, fingerprint, self._dictionary, self._parameters, nonce, certificate)
         left = self._last_contact + self._patience.give_up - time.monotonic()
-        patience = min(WELCOME_SECONDS, self._patience.give_up, max(left, _SHORTEST_WAIT))
+        # At least a second, also where the time to give up is near.
+        patience = min(WELCOME_SECONDS, self._patience.give_up, max(left, 1.0))
         try:
             async with asyncio.timeout(patience):
                 await link.send(encode(hello))

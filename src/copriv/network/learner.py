@@ -39,8 +39,6 @@ _MESSAGE_RATE = (400.0, 200.0)
 """Unsolicited messages of an owner: the largest burst, and the number per second."""
 _CONNECTION_RATE = (20.0, 0.2)
 """Connections of an owner: the largest burst, and the number per second."""
-_MOST_WAITING_SESSIONS = 3
-"""Sessions of one owner that may wait for admission at the same time."""
 
 
 class Learner:
@@ -163,8 +161,8 @@ class Learner:
         return hello
 
     async def _admit(self, owner: str) -> bool:
-        """Wait until the rate limit admits this owner; returns False where too many of its sessions wait already."""
-        if self._waiting_sessions[owner] >= _MOST_WAITING_SESSIONS:
+        """Wait until the rate limit admits this owner; returns False where three of its sessions wait already."""
+        if self._waiting_sessions[owner] >= 3:
             return False
         self._waiting_sessions[owner] += 1
         try:

@@ -31,7 +31,7 @@ from copriv.errors import QueryRefused
 from copriv.network.keys import Certified, Keys, KeysRefused
 from copriv.privacy.ledger import Ledger
 from copriv.privacy.masks import Attempt, EphemeralKey, point_digest, set_digest
-from copriv.privacy.words import Words, as_numbers, as_words
+from copriv.privacy.shared_noise import Words, as_numbers, as_words
 from copriv.protocol import Answer, Query
 from copriv.types import Array
 

@@ -6,7 +6,7 @@ indicator of each text that it may hold. Features are linear in the atoms, also 
     score = φ(atoms · inner + inner_offset) · outer + outer_offset,      φ(z) = z, or √(2/D)·cos(z) of D random waves.
 
 Values that copriv would refuse give no score: a text that a column may not hold, a number out of its bounds, a missing value
-without a substitute. `Portable.pipeline` uses scikit-learn's own classes, `copriv.network.onnx_graph` ONNX.
+without a substitute. `Portable.pipeline` uses scikit-learn's own classes, `copriv.network.exports` ONNX.
 """
 
 import math

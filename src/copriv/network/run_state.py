@@ -56,8 +56,6 @@ from copriv.types import Array
 
 _LONGEST_REASON = 300
 """Characters of an owner's reason that are kept."""
-_MOST_REFUSALS = 20
-"""Refusals of one owner beyond one for each of its answers, after which it is barred."""
 
 
 @dataclass(frozen=True)
@@ -258,8 +256,8 @@ class Conductor:
             if turn is not None and turn.waiting[owner].identity == refusal.identity:
                 self._ask(turn, owner)
         else:
-            # It is asked again each time it connects, up to this number of refusals.
-            self._exclude(owner, reason, party.refusals > self._m + _MOST_REFUSALS)
+            # It is asked again each time it connects, and barred after 20 refusals beyond one for each of its answers.
+            self._exclude(owner, reason, party.refusals > self._m + 20)
         self._advance()
         return True
 

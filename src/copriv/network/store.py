@@ -23,7 +23,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,6 @@ CREATE TABLE events (
 ) STRICT;
 PRAGMA user_version = {VERSION};
 """
-_DEFINITIONS = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"
 MOST_OWNERS = 100_000
 """Largest number of owners of a run or a model: a file from elsewhere can name any number, and each takes memory."""
 START = "0" * 64
@@ -297,12 +295,8 @@ def _refuse_programs(connection: sqlite3.Connection) -> None:
     Views, triggers, virtual tables and generated columns are programs that reading runs, without a limit of time or
     memory, and cannot be told apart reliably.
     """
-    if set(connection.execute(_DEFINITIONS)) != _expected_definitions():
-        raise ValueError("it holds a table, or another definition, that no learner writes")
-
-
-@cache
-def _expected_definitions() -> frozenset[tuple[str, ...]]:
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(_SCHEMA)
-        return frozenset(connection.execute(_DEFINITIONS))
+    definitions = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"
+    with closing(sqlite3.connect(":memory:")) as expected:
+        expected.executescript(_SCHEMA)
+        if set(connection.execute(definitions)) != set(expected.execute(definitions)):
+            raise ValueError("it holds a table, or another definition, that no learner writes")

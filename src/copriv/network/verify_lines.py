@@ -24,8 +24,6 @@ from copriv.types import Array
 
 ROUNDING = 1e-9
 """Tolerance for another machine's arithmetic (`off_by`); on the same machine the error is 0."""
-_MOST_PROBLEMS = 50
-"""Number of problems after which the verification ends."""
 _SIGNED = ("query", "answer", "certified", "continued", "closed", "model")
 """Kinds of lines that hold signatures and do not move the model."""
 _UNREADABLE = (
@@ -146,8 +144,8 @@ class LineCheck:
                 signed(self, line)
         except _LineWrong as broken:
             self.wrong(number, str(broken))
-            # A run that cannot be replayed ends here; signatures can be checked to the end.
-            goes_on = kind in _SIGNED and len(self.problems) < _MOST_PROBLEMS
+            # A run that cannot be replayed ends here; signatures can be checked to the end, or to the 50th problem.
+            goes_on = kind in _SIGNED and len(self.problems) < 50
         except _UNREADABLE as error:
             self.wrong(number, f"it cannot be understood ({error!r:.200})")
             goes_on = False

@@ -1,6 +1,6 @@
 """Simulate an agreement in a world at a cost that does not grow with the number of owners.
 
-Gradients of many owners are simulated for bundles of them (`copriv.agreement.equivalent_owners`). Where more than
+Gradients of many owners are simulated for bundles of them (`copriv.agreement.participants`). Where more than
 DEALT_OWNERS owners answer once, the average of all their answers is drawn from the answers of one owner of each kind
 (`OneAnswer.tried`): from their mean m and deviations δ over the noise, the average is m + δ·√(Σ w_i² b_i²)/b. Noise is
 antithetic, so that the error of m is of second order.
@@ -18,8 +18,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
-from copriv.agreement.equivalent_owners import as_few, bundled_participants, kind_of_owner, numbered
+from copriv.agreement.participants import as_few, bundled_participants, kind_of_owner, numbered
 from copriv.mechanisms import OneAnswer
+from copriv.mechanisms.mechanism import step_of
 from copriv.mechanisms.one_answer import Common, Setting, feature_bound_of
 from copriv.model.fitness import relative_fitness
 from copriv.model.records import Records
@@ -54,7 +55,7 @@ def runs_in(
     Where many owners answer once, only the start and the end are recorded.
     """
     if agreement.one_answer and agreement.n_owners > DEALT_OWNERS:
-        return _answered_once(world(agreement), runs, seed, first_run)
+        return _answered_once(world(agreement), runs, np.random.default_rng([seed, 8, first_run]))
     few = as_few(agreement)
     problem = world(few)
     if few.n_owners < agreement.n_owners:
@@ -86,20 +87,9 @@ def _mixed(few: Problem, world: Callable[[Agreement], Problem], agreement: Agree
     return replace(few, unbounded=tuple(bundles))
 
 
-def _answered_once(world: Problem, runs: int, seed: int, first_run: int) -> Runs:
-    agreement, f = world.terms, world.fitness
-    start, step = world.start, agreement.agreement.step
-    if not isinstance(step, float):
-        step = 1.0
-    moved = _average_answer(world, runs, np.random.default_rng([seed, 8, first_run]))
-    theta = world.feasible_set.project(start + step * (moved - start))
-    ψ = np.column_stack([np.full(len(theta), float(f.value(start))), f.value(theta)])
-    return Runs(np.array([0, agreement.n_owners]), relative_fitness(ψ, world.optimum), theta, 0.0)
-
-
-def _average_answer(world: Problem, runs: int, rng: np.random.Generator) -> Float[Array, "runs p"]:
-    """The model after a full step along the average of all owners' answers, in each run."""
-    agreement, mechanism = world.terms, world.terms.mechanism
+def _answered_once(world: Problem, runs: int, rng: np.random.Generator) -> Runs:
+    """Runs in which the model takes one step along the average of all owners' answers."""
+    agreement, mechanism, f = world.terms, world.terms.mechanism, world.fitness
     assert isinstance(mechanism, OneAnswer)
     common = replace(world.common, feature_bound=feature_bound_of(agreement, world.feature_bound))
     setting = Setting(
@@ -116,7 +106,10 @@ def _average_answer(world: Problem, runs: int, rng: np.random.Generator) -> Floa
         if not mechanism.sums_records:
             samples = max(16 // len(groups), 2)
             centre = centre + one.weight * _bias(mechanism, common, one, setting, samples, rng)
-    return np.asarray(centre + deviation)
+    start = world.start
+    theta = world.feasible_set.project(start + step_of(agreement) * (np.asarray(centre + deviation) - start))
+    ψ = np.column_stack([np.full(len(theta), float(f.value(start))), f.value(theta)])
+    return Runs(np.array([0, agreement.n_owners]), relative_fitness(ψ, world.optimum), theta, 0.0)
 
 
 def _bias(

@@ -12,7 +12,7 @@ from copriv.mechanisms import GradientNoise
 from copriv.populations.public_sample import PublicSample
 from copriv.privacy.clipping import row_norms
 from copriv.problem import Problem
-from copriv.simulation.kernels import Pass
+from copriv.simulation.gradients import Pass
 from copriv.types import Array, is_linear
 
 GRADIENT_BOUNDS = 16

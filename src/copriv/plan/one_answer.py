@@ -28,9 +28,6 @@ from copriv.types import Array, is_linear
 
 SETTING_WORLDS, SETTING_RUNS = 5, 8
 """Worlds and runs for the best few candidates; all candidates are first tried in one world, with half as many runs."""
-WIDE = 64
-"""Number of parameters from which half as many runs are enough: the relative error of a cost from one antithetic pair of runs
-is about √(2/p)."""
 
 
 def plan_one_answer(
@@ -73,7 +70,8 @@ def plan_one_answer(
         lambda order: _bounds(problem, worlds, start, order), None if step == "auto" else step,
         problem.terms.mechanism is not chosen,
     )  # fmt: skip
-    runs = SETTING_RUNS // (1 + (problem.n_parameters >= WIDE))
+    # The relative error of a cost from one antithetic pair of runs is about √(2/p): for many parameters fewer are enough.
+    runs = SETTING_RUNS // (1 + (problem.n_parameters >= 64))
     tried: list[tuple[float, Setting]] = []
     for candidate in chosen.settings(choosing):
         setting = replace(candidate, patient=False)

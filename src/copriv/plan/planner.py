@@ -1,7 +1,8 @@
 """Plan the rule, answers, step, bounds and start of least cost, from public information only.
 
 Every setting is priced by a table (`prices`), which ignores clipping during a run. Therefore the best few settings and their
-neighbours are run in worlds of the public rows (`simulated_refinement`), and the cheapest of those runs is the plan.
+neighbours are run in bootstrap worlds of the public rows, with clipping and the owners' n_i and ε_i, and the cheapest of those
+runs is the plan. Mechanisms of one answer (`one_answer`) are run in the same worlds.
 
 A plan has pure ε unless every owner states a δ above 0. With such a δ, normal noise (Ξ in L2), composed Laplace noise and
 models fitted with δ are compared with the pure mechanisms; if a pure one is chosen, its agreement has δ = 0. `Plan.trades`
@@ -18,16 +19,20 @@ from typing import Any
 
 import numpy as np
 
+from copriv import mechanisms
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, InvalidInput, NotCertified
+from copriv.mechanisms import Guarantee, OneAnswer
 from copriv.mechanisms.gradients import noise_of
 from copriv.model.threads import one_thread
+from copriv.plan.aggregated_runs import DEALT_OWNERS, mean_cost
 from copriv.plan.candidates import (
     PRECONDITIONERS,
     answers_of,
     freed,
     hidden,
     noises_of,
+    opted_for_delta,
     participants_of,
     sizes_of,
     starts_of,
@@ -35,21 +40,17 @@ from copriv.plan.candidates import (
     variances_of,
     ways_of,
 )
-from copriv.plan.clipping_bias import bounded
+from copriv.plan.clipping_bias import Bounded, bounded
 from copriv.plan.minimax_regret import cautious
+from copriv.plan.one_answer import plan_one_answer
+from copriv.plan.outliers import cost_of_outliers
 from copriv.plan.plan_result import Choice, Plan
-from copriv.plan.prices import Priced, Table, flatness_of
+from copriv.plan.prices import Candidate, Priced, Table, flatness_of
 from copriv.plan.rule_response import response
-from copriv.plan.simulated_refinement import (
-    finalists_of,
-    measure_one_answer,
-    one_answer_mechanisms,
-    run_finalists,
-    without_joining,
-)
 from copriv.populations.dealt import heterogeneity_of
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
+from copriv.simulation import simulate
 from copriv.terms.heterogeneity import Heterogeneity
 
 
@@ -158,3 +159,128 @@ def of_many_answers(found: Plan, sample: PublicSample, seed: int = 0) -> Plan:
     with suppress(NotCertified, InvalidInput):
         made = cautious(sample, made, heterogeneity_of(sample), seed)
     return made
+
+
+FINALISTS = 5
+"""Finalists, besides those of each promise. With 2, one of the 18 plans of `benchmarks.plan_regret` costs 1.7 times as much;
+the others are the same."""
+LOOKED_AT = (4, 8, 16, 48)
+"""Numbers of answers whose best setting is always a finalist where the fitness is not quadratic."""
+FINALIST_WORLDS = 6
+"""Worlds in which a finalist is run. With 3, the same plans cost 0.66 to 1.5 times as much."""
+
+
+def finalists_of(priced: list[Priced], quadratic: bool) -> list[Candidate]:
+    """The cheapest few settings, at most one for each rule, number of answers, start and noise, and the best of each promise.
+
+    The table assumes a quadratic fitness; for others, the best setting of each of LOOKED_AT is a finalist too.
+    """
+    chosen: dict[tuple[Any, ...], Candidate] = {}
+    had: set[Any] = set()
+    for p in sorted(priced, key=lambda p: p.cost + p.table.sample.optimum.value):
+        news: set[Any] = {p.promises}
+        if not quadratic:
+            news |= {p.response.answers} & set(LOOKED_AT)
+        if p.kind not in chosen and (len(chosen) < FINALISTS or not news <= had):
+            chosen[p.kind] = p.candidate()
+            had |= news
+    return list(chosen.values())
+
+
+def run_finalists(
+    public: Problem, finalists: list[Candidate], passes: int, runs: int, seed: int
+) -> tuple[Candidate, dict[tuple[Any, ...], Choice]]:
+    """Run the finalists and the neighbours of the best one. Returns the best, and the cost of all that were run."""
+    measured: dict[tuple[Any, ...], Choice] = {}
+
+    def best_of(candidates: list[Candidate]) -> Candidate:
+        for one in candidates:
+            if one.key not in measured:
+                table, agreement = one.priced.table, one.agreement(public.terms)
+                worlds = table.sample.drawn(FINALIST_WORLDS, seed)
+                mean = mean_cost(worlds, agreement, -(-runs // FINALIST_WORLDS), seed)
+                rare = cost_of_outliers(table.sample, agreement, mean, seed)
+                fitness = (1.0 + mean + rare) * table.sample.optimum.value
+                measured[one.key] = Choice(agreement, table.start, table.γ, mean, fitness, rare)
+        return min(candidates, key=lambda one: measured[one.key].fitness)
+
+    best = best_of(finalists)
+    for _ in range(passes):
+        near = []
+        if public.terms.agreement.step == "auto":
+            near += [replace(best, step=best.step * factor) for factor in (0.65, 1.5)]
+        if public.terms.model.gradient_bound == "auto":
+            near += [replace(best, gradient_bound=best.gradient_bound * factor) for factor in (0.75, 1.35)]
+        before, best = best, best_of([best, *(one for one in near if one.key not in measured)])
+        if best is before:
+            break
+    while measured[best.key].outliers and public.terms.model.gradient_bound == "auto":
+        # Outliers are counted by a wider Ξ, and their curvature needs a shorter step.
+        wider = replace(best, gradient_bound=2.0 * best.gradient_bound)
+        shorter = [replace(wider, step=0.5 * best.step)] * (public.terms.agreement.step == "auto")
+        before, best = best, best_of([best, wider, *shorter])
+        if best is before:
+            break
+    return best, measured
+
+
+def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[OneAnswer, bool]]:
+    """Mechanisms of one answer to run, and whether each has pure ε."""
+    terms, owners, agreed = public.terms.agreement, public.terms.owner_tables, public.terms.mechanism
+    opted = opted_for_delta(public.terms)
+    if isinstance(agreed, OneAnswer):
+        return [(agreed, agreed.guarantee is Guarantee.PURE or not opted)]
+    free = terms.rule == "auto" and terms.step == "auto" and agreed is mechanisms.ALL[0]
+    free = (
+        free
+        and terms.robust is None
+        and not public.terms.summed
+        and terms.answers is None
+        and terms.group_size is None
+        and terms.communication != "synchronous"
+    )
+    if not wanted or not free or public.feature_bound is None or any(o.group or o.unit for o in owners):
+        return []
+    weighed = [one for one in mechanisms.ALL if isinstance(one, OneAnswer) and one.planned and one.suits(public.loss)]
+    unwanted = {True: Guarantee.APPROXIMATE, False: Guarantee.PURE}
+    choices = (True, False)[: 1 + opted]
+    return [(one, pure) for one in weighed for pure in choices if one.guarantee is not unwanted[pure]]
+
+
+def measure_one_answer(
+    bounded: Bounded, mechanism: OneAnswer, pure: bool, public_start: bool, runs: int, seed: int
+) -> Choice:
+    """Plan and run the best setting of a mechanism of one answer."""
+    public, sample = bounded.problem, bounded.sample
+    if pure:
+        public = public.under(public.terms.replace(owner={"delta": 0.0}))
+    agreement = plan_one_answer(public, mechanism.name, public_start=public_start, seed=seed, sample=sample)
+    worlds = sample.drawn(FINALIST_WORLDS, seed)
+    # The noise differs from that of planning; where owners are few, each holds records of its own.
+    if agreement.n_owners <= DEALT_OWNERS:
+        each = max(-(-runs // (2 * FINALIST_WORLDS)), 1)
+        ends = [
+            simulate(world.dealt().problem(agreement), runs=each, seed=seed + 1, record_at=(), alone=False, workers=1)
+            for world in worlds
+        ]
+        mean = float(np.mean([one.relative_fitness.runs[:, -1] for one in ends]))
+    else:
+        mean = mean_cost(worlds, agreement, -(-runs // FINALIST_WORLDS), seed)
+    start = starts_of(public.terms, public_start)[-1]
+    preconditioned = float(agreement.agreement.preconditioner is not None)
+    rare = cost_of_outliers(sample, agreement, mean, seed)
+    return Choice(agreement, start, preconditioned, mean, (1.0 + mean + rare) * sample.optimum.value, rare)
+
+
+def without_joining(public: Problem, sample: PublicSample, heterogeneity: float, seed: int) -> tuple[float, float]:
+    """ψ of the public model, averaged over the worlds of the finalists, and of the largest owner's own model."""
+    model = public.feasible_set.project(sample.optimum.theta)
+    worlds = sample.worlds(FINALIST_WORLDS, seed)
+    ψ = [max(float(world.fitness.value(model)) / world.optimum.value - 1.0, 0.0) for world in worlds]
+    records = public.terms.records
+    largest, total = float(records.max()), float(records.sum())
+    alone = sample.alone(largest, total)
+    if len(records) > 1:
+        v, squares = largest / total, float(np.sum((records / total) ** 2))
+        alone += heterogeneity * (1.0 - 2.0 * v + squares) / (1.0 - squares)
+    return float(np.mean(ψ)), alone

@@ -25,7 +25,6 @@ from scipy.special import chdtri, chndtr, chndtrinc
 
 from copriv.agreement import Agreement
 from copriv.mechanisms import GradientNoise
-from copriv.model.records import Records
 from copriv.populations.public_sample import PublicSample
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.terms.heterogeneity import LEAST, Heterogeneity, effective_directions, from_answers, unknown
@@ -135,12 +134,15 @@ def diagnose(
     law, N, p = mechanism.law(agreement), len(place), len(theta)
     noise = law.variance * np.square([mechanism.scale(agreement, owner) for owner in agreement.owner])
     A = _informed(sample)
+    bound, order, loss = agreement.gradient_bound, mechanism.order(agreement), sample.problem.loss
     inverse: Array = np.asarray(np.linalg.pinv(A, rcond=1e-10, hermitian=True), dtype=np.float64)
     total, weight, squares, off, many, cut = np.zeros((N, p)), np.zeros(N), np.zeros(N), np.zeros(N), 0, 0.0
     at: Float[Array, " p"] | None = None
     for owner, asked, answer in answers:
         if at is None or not np.array_equal(at, asked):
-            at, (expected, share) = asked, _clipped(agreement, sample, public, asked)
+            at, expected = asked, clipped_mean_gradient(loss, public, asked, bound, order)
+            lengths = np.linalg.norm(loss.gradients(asked, public.features, public.target), order, axis=1)
+            share = float(public.weight @ (lengths > bound) / public.total)
             # The curvature has the relative error `wobble`, so answers from further away get less weight.
             far = sample.wobble**2 * float((asked - best) @ A @ (asked - best))
         i = place[owner]
@@ -181,16 +183,6 @@ def _informed(sample: PublicSample) -> Float[Array, "p p"]:
     if not told.any():
         return sample.hessian
     return np.asarray((U * np.where(told, a, 0.0)) @ U.T)
-
-
-def _clipped(
-    agreement: Agreement, sample: PublicSample, public: Records, theta: Float[Array, " p"]
-) -> tuple[Float[Array, " p"], float]:
-    """The clipped mean gradient of the public rows at θ, and the share of rows that is clipped."""
-    bound, order, loss = agreement.gradient_bound, agreement.mechanism.order(agreement), sample.problem.loss
-    mean = clipped_mean_gradient(loss, public, theta, bound, order)
-    lengths = np.linalg.norm(loss.gradients(theta, public.features, public.target), order, axis=1)
-    return mean, float(public.weight @ (lengths > bound) / public.total)
 
 
 def _distance(raw: float, noise: float, chance: float, p: float, wobble: float = 0.0) -> Distance:

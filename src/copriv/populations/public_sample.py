@@ -7,9 +7,18 @@ covariance S and A = ∇²f, an optimum over n records has the asymptotic law
 
 for two independent samples, on which `alone` and `public_only` rest (κ is `information`). Where one sample is part of
 the other, as an owner's is of the pool, the factor is 1/n_i − 1/n. For a loss with a kink, A is that of a smoothed f.
+
+`PilotAnswers` are what a pilot's answers tell of the common model and of each owner's, in coordinates of the public curvature:
+θ = θ₀ + Vd, with θ₀ the public model, VᵀAV = 1 for the public curvature A, and V such that coordinates have independent noise
+(`copriv.forecast.after_pilot` makes these numbers). The weighted mean of the owners' d_i is the d of the common model.
+
+`PublicMix` tests whether the public rows are a random sample of all owners' records, as a forecast assumes. Two statements
+allow a test: `data.mix`, the shares of all records that owners state for the levels of a column, and strata, whose owners hold
+agreed numbers of records. Where worlds are drawn by owner (`by_owner`), the shares of strata in the public rows have no
+influence, and only `data.mix` is tested.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,15 +26,43 @@ from itertools import islice
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import chdtrc
 
 from copriv.errors import InvalidInput, NotCertified
+from copriv.formatting.cards import Shown
 from copriv.model.fitness import Fitness, Optimum
 from copriv.model.records import Records
 from copriv.populations.law import EXACTLY, Law
-from copriv.populations.pilot_answers import PilotAnswers
 from copriv.populations.world import World, weighted, with_best_model
 from copriv.problem import Problem
 from copriv.types import Array, is_linear
+
+
+@dataclass(frozen=True, eq=False)
+class PilotAnswers:
+    """Posterior of the common model, and evidence of each owner's deviation from it."""
+
+    start: Float[Array, " p"]
+    """θ₀."""
+    basis: Float[Array, "p p"]
+    """V."""
+    mean: Float[Array, " p"]
+    """Posterior mean of the common model's d."""
+    root: Float[Array, "p p"]
+    """R, with RRᵀ its covariance."""
+    pull: Float[Array, "owners p"]
+    """−(d_i − d), with noise."""
+    noise: Float[Array, "owners p"]
+    """Variance of that noise."""
+
+    @property
+    def centre(self) -> Float[Array, " p"]:
+        """Posterior mean of the common model."""
+        return self.start + self.basis @ self.mean
+
+    def common(self, rng: np.random.Generator) -> Float[Array, " p"]:
+        """Draw the common model."""
+        return np.asarray(self.centre + self.basis @ (self.root @ rng.normal(size=len(self.mean))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,3 +290,65 @@ def curvature_of(f: Fitness, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
     columns = [(f.gradient(theta + h * e) - f.gradient(theta - h * e)) / (2.0 * h) for e in np.eye(len(theta))]
     rough = np.array(columns)
     return np.asarray(0.5 * (rough + rough.T))
+
+
+@dataclass(frozen=True)
+class PublicMix(Shown):
+    """The levels of one column: number of public rows, and share of the owners' records."""
+
+    column: str
+    rows: Mapping[str, int]
+    records: Mapping[str, float]
+    """Shares, which add up to 1 within rounding."""
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Levels of the public rows and of the records, by decreasing difference of their shares."""
+        difference = {
+            level: round(abs(self.public(level) - self.records.get(level, 0.0)), 9)
+            for level in sorted({*self.rows, *self.records})
+        }
+        return tuple(sorted(difference, key=lambda level: -difference[level]))
+
+    def public(self, level: str) -> float:
+        """Share of the public rows with this level."""
+        return self.rows.get(level, 0) / sum(self.rows.values())
+
+    @property
+    def distance(self) -> float:
+        """Total variation distance of the shares: half the sum of their absolute differences."""
+        return 0.5 * sum(abs(self.public(level) - self.records.get(level, 0.0)) for level in self.levels)
+
+    @property
+    def differs(self) -> bool:
+        """Whether Pearson's chi-square test at level 0.001 rejects that the public rows are a random sample of the records."""
+        found = np.array([self.rows.get(level, 0) for level in self.levels], dtype=np.float64)
+        share = np.array([self.records.get(level, 0.0) for level in self.levels])
+        # At least half a row is expected of every level, so that a single row of an unstated level is not significant.
+        expected = np.maximum(share / share.sum() * found.sum(), 0.5)
+        return bool(chdtrc(max(len(found) - 1, 1), np.sum((found - expected) ** 2 / expected)) < 1e-3)
+
+    def to_dict(self) -> dict[str, object]:
+        """For JSON, level by level."""
+        shares = {
+            level: {"public": self.public(level), "records": self.records.get(level, 0.0)} for level in self.levels
+        }
+        return {"column": self.column, "levels": shares, "distance": self.distance, "differs": self.differs}
+
+
+def public_mixes(problem: Problem, by_owner: bool) -> tuple[PublicMix, ...]:
+    """The columns whose levels are known in the public rows and the records; by_owner: whether worlds are drawn by owner."""
+    stated = problem.terms.data.mix or {}
+    found = [PublicMix(column, rows, stated[column]) for column, rows in problem.public_levels.items()]
+    if problem.strata is None or by_owner:
+        return tuple(found)
+    names = problem.strata_names
+    of_owner = [place for place in problem.stratum_of_owner if place is not None]
+    if len(of_owner) < problem.terms.n_owners:
+        return tuple(found)  # the strata of the other owners' records are unknown
+    counts = np.bincount(problem.strata, minlength=len(names))
+    records = np.zeros(len(names))
+    np.add.at(records, of_owner, problem.terms.records)
+    rows = dict(zip(names, counts.tolist(), strict=True))
+    shares = dict(zip(names, (records / records.sum()).tolist(), strict=True))
+    return (*found, PublicMix(problem.terms.data.strata or "strata", rows, shares))

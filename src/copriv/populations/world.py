@@ -2,7 +2,7 @@
 
 A forecast's means, quantiles and shares are over worlds, draws of a hierarchical model of the owners' records given the public
 rows. `copriv.populations.law` draws all records. Where owners differ, `copriv.populations.dealt` and
-`copriv.populations.by_owner` draw the allocation.
+`copriv.populations.dealt` draw the allocation.
 """
 
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from scipy.special import expit
 
 from copriv.agreement import Agreement
-from copriv.agreement.equivalent_owners import bundles_of
+from copriv.agreement.participants import bundles_of
 from copriv.losses import Huber, Logistic, Squared
 from copriv.model.fitness import Fitness, Optimum
 from copriv.model.records import Records
@@ -45,7 +45,7 @@ class World:
     parts: tuple[Records, ...] = ()
     """Records of each kind of owner, of each owner or of each bundle, without the intercept; () where all hold the pool."""
     bundle: Int[np.ndarray, " owners"] | None = None
-    """Bundle of each owner (`copriv.agreement.equivalent_owners`); bundle i holds part i modulo the number of parts."""
+    """Bundle of each owner (`copriv.agreement.participants`); bundle i holds part i modulo the number of parts."""
     apart: Float[Array, " kinds"] | None = None
     """Heterogeneity of each kind or owner: ψ of its law's best model on all records. None where owners are alike."""
     heterogeneity: float = 0.0

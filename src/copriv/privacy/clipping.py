@@ -171,10 +171,9 @@ def mean_moments(records: Records, bound: float, intercept: bool) -> Float[Array
     """
     row, column = np.triu_indices(records.n_parameters)
     sums = []
-    for start in range(0, len(records), BLOCK):
-        rows = slice(start, start + BLOCK)
-        x = scaled_rows(records.features[rows], bound, intercept)
-        sums.append(((records.weight[rows, None] * x).T @ x)[row, column])
+    for rows in records.blocks():
+        x = scaled_rows(rows.features, bound, intercept)
+        sums.append(((rows.weight[:, None] * x).T @ x)[row, column])
     moments = exact_sum(sums) / records.weight.sum()
     if intercept:
         moments[-1] = 1.0

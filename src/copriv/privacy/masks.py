@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from jaxtyping import Float, UInt64
 
 from copriv.errors import QueryRefused
-from copriv.privacy.words import Words
+from copriv.privacy.shared_noise import Words
 from copriv.types import Array
 
 _FIRST_BLOCK = bytes(16)

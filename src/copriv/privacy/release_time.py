@@ -26,8 +26,6 @@ from copriv.types import Array, Loss
 
 SAFETY = 4.0
 """Length of a slot as a multiple of an answer's measured time."""
-_AWAKE = 5e-4
-"""Seconds of busy waiting before the end of a slot, because the delay of waking up depends on the time of sleeping."""
 
 
 class ReleaseTime:
@@ -49,7 +47,8 @@ class ReleaseTime:
             slots = max(1, math.ceil((self._now() - begun) / self.slot))
             self.late += slots > 1
             until = begun + slots * self.slot
-            if (rest := until - self._now() - _AWAKE) > 0:
+            # The last half millisecond is busy waiting, because the delay of waking up depends on the time of sleeping.
+            if (rest := until - self._now() - 5e-4) > 0:
                 self._sleep(rest)
             while self._now() < until:
                 pass

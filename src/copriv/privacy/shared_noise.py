@@ -1,19 +1,33 @@
 """Noise that N owners share, so that it protects each of them in a sum of which nobody sees a single term.
 
-Each owner rounds its weighted answer to whole cells of a public grid and adds a share of noise, a whole number too; what leaves
-it is the result modulo 2⁶⁴, which a mask hides. The shares of any N − t owners add up to the noise that the agreed (ε, δ)
-of each asks for, whatever the t others do: **discrete Laplace** noise exactly (`copriv.privacy.polya`), or **discrete normal**
-noise up to a factor within 10⁻¹⁰⁰⁰ of 1 (Kairouz, Liu and Steinke 2021). All N shares make N/(N − t) times its variance.
+Each owner rounds its weighted answer to whole cells of a public grid and adds a share of noise, a whole number too; what
+leaves it is the result modulo 2⁶⁴, which a mask hides. The shares of any N − t owners add up to the noise that the agreed (ε,
+δ) of each asks for, whatever the t others do: **discrete Laplace** noise exactly, or **discrete normal** noise up to a factor
+within 10⁻¹⁰⁰⁰ of 1 (Kairouz, Liu and Steinke 2021). All N shares make N/(N − t) times its variance.
 
 Formal guarantee: docs/proofs/sum.md. It is for the sum alone. A share is no protection of its own: what remains if all other
 owners work together is `remaining`, unless the owner adds noise of its own (`Part.floor`).
+
+**Shares of discrete Laplace noise** are differences of negative binomial numbers, drawn exactly from the system's randomness.
+NB(r, q) has P(k) = (1 − q)^r q^k r(r + 1)…(r + k − 1)/k!, and independent NB(r₁, q) and NB(r₂, q) add up to NB(r₁ + r₂, q). So
+differences of pairs of NB(1/n, e^(−1/s)), one from each of n owners, add up to a difference of geometric numbers, which has the
+discrete Laplace law P(z) ∝ e^(−|z|/s). Their continuous limit are differences of gamma numbers (Goryczka and Xiong 2015).
+
+**How one is drawn.** With q_l = e^(−2^(L−l)/s) for l = 0 … L, 2^L ≤ s < 2^(L+1), and G_l geometric, P(k) ∝ q_l^k,
+
+    NB(r, q_l) = NB(r, q_(l−1)) + Σ_(j ≤ J) (1 + G_(l−1)),        J ~ NB(r, q_l/(1 + q_l))      (docs/proofs/sum.md)
+
+J and NB(r, q_0) are small numbers: a geometric k is kept with probability Π_(i ≤ k) (i − 1 + r)/i. Every decision compares
+whole numbers, e^(−x) is never computed (Canonne, Kamath and Steinke 2020, algorithms 1 and 2), nothing is rounded or cut
+off, and nothing takes a seed.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
+from secrets import randbelow
 from typing import Any
 
 import numpy as np
@@ -21,9 +35,72 @@ from jaxtyping import Float, UInt64
 
 from copriv.errors import InvalidInput
 from copriv.privacy.noise import CLIP_SLACK, Law, check_value
-from copriv.privacy.polya import polya_difference
-from copriv.privacy.words import Words, as_numbers
 from copriv.types import Array
+
+Words = np.ndarray[Any, np.dtype[np.uint64]]
+"""Numbers modulo 2⁶⁴."""
+
+
+def as_numbers(words: UInt64[Words, " length"]) -> Float[Array, " halves"]:
+    """Words as float64 numbers, exactly: two for each, of 32 bits, the lower first. Owners' answers and ledgers have these."""
+    return np.ascontiguousarray(words, dtype="<u8").view("<u4").astype(np.float64)
+
+
+def as_words(numbers: Float[Array, " halves"]) -> UInt64[Words, " length"]:
+    """The words of `as_numbers`."""
+    return np.ascontiguousarray(numbers).astype("<u4").view("<u8").astype(np.uint64, copy=False)
+
+
+def polya_difference(shape: Fraction, scale: int) -> int:
+    """NB(r, e^(−1/s)) − NB(r, e^(−1/s)), r = `shape` ≤ 1 and s = `scale` ≥ 1; a discrete Laplace number where r = 1."""
+    return _negative_binomial(shape, scale) - _negative_binomial(shape, scale)
+
+
+def _negative_binomial(r: Fraction, s: int) -> int:
+    rates = [2**level for level in range(s.bit_length())]  # over s
+    drawn = _thinned(r, partial(_happens_exp, rates[-1], s))
+    for rate in rates[:-1]:
+        pieces = _thinned(r, partial(_logistic, rate, s))
+        drawn += sum(1 + _geometric(2 * rate, s) for _ in range(pieces))
+    return drawn
+
+
+def _thinned(r: Fraction, goes_on: Callable[[], bool]) -> int:
+    """NB(r, a), a the probability of `goes_on`."""
+    k = 0
+    while goes_on():
+        k += 1
+        # Kept with probability (k − 1 + r)/k at each step, and begun anew otherwise.
+        if randbelow(k * r.denominator) >= (k - 1) * r.denominator + r.numerator:
+            k = 0
+    return k
+
+
+def _geometric(rate: int, s: int) -> int:
+    """P(k) ∝ e^(−k·rate/s)."""
+    while not _happens_exp(u := randbelow(s), s):
+        pass
+    v = 0
+    while _happens_exp(1, 1):
+        v += 1
+    return (u + s * v) // rate
+
+
+def _logistic(rate: int, s: int) -> bool:
+    """True with probability q/(1 + q), q = e^(−rate/s)."""
+    while randbelow(2):
+        if _happens_exp(rate, s):
+            return True
+    return False
+
+
+def _happens_exp(x: int, s: int) -> bool:
+    """True with probability e^(−x/s), 0 ≤ x ≤ s: the first k for which an event of probability x/(sk) fails is odd."""
+    k = 1
+    while randbelow(s * k) < x:
+        k += 1
+    return k % 2 == 1
+
 
 CELLS = 2.0**20
 """Least number of cells in the noise's scale."""
@@ -181,5 +258,5 @@ class Share:
         return math.ldexp(self.noise.scale, self.noise.exponent)
 
     def release(self, value: Float[Array, " length"]) -> Float[Array, " halves"]:
-        """The words of `SharedNoise.share`, as numbers (`copriv.privacy.words.as_numbers`)."""
+        """The words of `SharedNoise.share`, as numbers (`copriv.privacy.masks.as_numbers`)."""
         return as_numbers(self.noise.share(self.owner, value))

@@ -13,10 +13,9 @@ import numpy as np
 
 from copriv.agreement import Agreement
 from copriv.agreement.data_terms import data_specification
-from copriv.data.consortium import load_consortium
-from copriv.data.from_arrays import as_records, by_owner
+from copriv.data.consortium import as_records, by_owner, load_consortium
+from copriv.data.dictionary import longest
 from copriv.data.public import load_sample, public_bound
-from copriv.data.random_features import longest
 from copriv.data.source import Source
 from copriv.errors import AgreementError, DataError, NotCertified
 from copriv.formatting.cards import Shown
@@ -140,7 +139,7 @@ class Problem(Shown):
     def of(cls, agreement: Agreement, data: Any, public: Any = None, loss: Loss | None = None) -> "Problem":
         """Records from arrays: one (X, y) or Records an owner, in the agreement's order or by name.
 
-        Columns of data frames are aligned by their names (`copriv.data.from_arrays`).
+        Columns of data frames are aligned by their names (`copriv.data.consortium`).
 
         A feature bound of "auto" needs `public`; without it, features stay as they are. The bound on |y| is the
         largest that the public sample shows; without one Ξ cannot be "proved". `loss` replaces the named one.

@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from copriv import __version__
 from copriv.agreement import Agreement
 from copriv.display.run import verdict_fields
 from copriv.errors import CoprivError, InvalidInput, UsageError
@@ -18,9 +19,7 @@ from copriv.forecast.document import check_is_of
 from copriv.formatting.sanitize import printable
 from copriv.network.model import Model
 from copriv.privacy.ledger.lines import RunTotals, Totals, text_of
-from copriv.report.caveats import not_covered
-from copriv.report.evidence import LedgerRead, Paid, RunFile, RunRead, read_ledger, read_run
-from copriv.version import __version__
+from copriv.report.evidence import LedgerRead, Paid, RunFile, RunRead, not_covered, read_ledger, read_run
 
 SCHEMA = "copriv.report/1"
 _MOST_PROBLEMS = 20

@@ -24,8 +24,6 @@ from copriv.types import Array
 
 Vectors = Float[Array, "runs owners p"]
 Means = Float[Array, "runs p"]
-_STEPS = 50
-"""Steps of Weiszfeld's algorithm; the geometric median of mixed vectors is reached to 1e-6 of their distances."""
 
 
 def trimmed_mean(vectors: Vectors, liars: int) -> Means:
@@ -47,7 +45,7 @@ def geometric_median(vectors: Vectors, liars: int = 0) -> Means:
     array([[0., 0.]])
     """
     point: Array = np.median(vectors, axis=1)
-    for _ in range(_STEPS):
+    for _ in range(50):  # of mixed vectors, the median is then reached to 1e-6 of their distances
         distance = np.linalg.norm(vectors - point[:, None], axis=2)
         # A vector at the point itself gets a finite weight; its size is one that few vectors cannot decide.
         least = 1e-9 * np.median(distance, axis=1, keepdims=True)

@@ -117,6 +117,10 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
         if judged and known:
             own = on_own_records(problem, i, last, seed, public_model)
         owners.append(OwnerOutcome(owner.name, owner.records, owner.epsilon, int(answers), float(scale), alone, own))
+    held_out: Array | None = None
+    if problem.held_out is not None:  # f there, relative to the same θ* that ψ is relative to
+        fitness = problem.fitness_of(problem.held_out)
+        held_out = fitness.value(last) / float(fitness.value(problem.optimum.theta)) - 1.0
     return Simulation(
         rule=terms.rule,
         horizon=terms.horizon,
@@ -131,7 +135,7 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
         clipped=played.clipped,
         durations=played.durations if terms.by_clocks and not agreement.one_answer else None,
         schedule=tuple(zip(played.first.time.tolist(), played.first.owner.tolist(), strict=True)),
-        held_out=_held_out(problem, last),
+        held_out=held_out,
         seconds=time.perf_counter() - begun,
         goal=agreement.goal,
         worthwhile=agreement.worthwhile,
@@ -157,12 +161,3 @@ def _psi_of(problem: Problem, best: Optimum | None) -> float | None:
     if best is None:
         return None
     return float(relative_fitness(problem.fitness.value(best.theta), problem.optimum))
-
-
-def _held_out(problem: Problem, theta: Float[Array, "runs p"]) -> Float[Array, " runs"] | None:
-    """f on held-out records, relative to the same θ* that ψ is relative to."""
-    if problem.held_out is None:
-        return None
-    fitness = problem.fitness_of(problem.held_out)
-    relative: Array = fitness.value(theta) / float(fitness.value(problem.optimum.theta)) - 1.0
-    return relative

@@ -25,8 +25,6 @@ PARTS = 5
 """Folds of the cross-validation."""
 JUDGED = 20
 """Most owners that are compared by default, as many as a terminal's table shows; each takes PARTS cross-validations."""
-BLOCKS = 1_000
-"""Most blocks of the Bayesian bootstrap of records."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,8 @@ def on_own_records(
     if public_model is not None:
         fixed.append(public_model)
     together = [loss.values(θ, records.features, records.target) for θ in fixed]
-    mean, draws = _bootstrapped([alone, at_home, *together], records, unit % BLOCKS, rng)
+    # At most a thousand blocks of records are drawn.
+    mean, draws = _bootstrapped([alone, at_home, *together], records, unit % 1_000, rng)
     runs = slice(2, 2 + len(models))
     without = int(np.argmin([mean[0], *mean[runs.stop :]]))
     wanted = np.tile(draws[:, [0 if without == 0 else -1]], (1, len(models)))

@@ -214,25 +214,22 @@ def _events(
 ) -> Events:
     if agreement.synchronous:
         return Events(np.zeros(agreement.queries, dtype=np.intp), np.arange(1.0, agreement.queries + 1))
-    schedule = schedule or _agreed_schedule(agreement, participants.rates)
-    return run_events(schedule, rng, len(participants.members), agreement.agreement.horizon, agreement.answers)
-
-
-def _agreed_schedule(agreement: Agreement, rates: tuple[float, ...]) -> Schedule:
-    terms, m = agreement.agreement, agreement.answers
-    match terms.schedule:
-        case "broadcast" if terms.interval is not None:
-            return Broadcast(terms.interval, rates, m)
-        case "request" if terms.service is not None:
-            return Request(terms.service, rates, m)
-        case "poisson" | "broadcast" | "request":
-            return PoissonClocks(rates)
-        case "random-order":
-            return RandomOrder(m)
-        case "rounds":
-            return Rounds()
-        case "uniform":
-            return Uniform()
+    terms, rates, m = agreement.agreement, participants.rates, agreement.answers
+    if schedule is None:
+        match terms.schedule:
+            case "broadcast" if terms.interval is not None:
+                schedule = Broadcast(terms.interval, rates, m)
+            case "request" if terms.service is not None:
+                schedule = Request(terms.service, rates, m)
+            case "poisson" | "broadcast" | "request":
+                schedule = PoissonClocks(rates)
+            case "random-order":
+                schedule = RandomOrder(m)
+            case "rounds":
+                schedule = Rounds()
+            case "uniform":
+                schedule = Uniform()
+    return run_events(schedule, rng, len(participants.members), terms.horizon, m)
 
 
 def _one_answer_each(

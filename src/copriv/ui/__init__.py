@@ -2,8 +2,7 @@
 
 | file             | what it does                                                                          |
 | ---------------- | ------------------------------------------------------------------------------------- |
-| `auth`           | access control: loopback names, a token, one origin; security headers                 |
-| `app`            | routes of the pages for planning and reading                                          |
+| `app`            | routes of the pages for planning and reading; uploaded files of public rows           |
 | `shell`          | templates, texts, JSON and event streams, for all applications                        |
 | `views`          | numbers of the page "Should we join?", from forecasts                                 |
 | `forecaster`     | full forecasts, in a process beside the server                                        |
@@ -11,8 +10,7 @@
 | `reading`        | verification of ledgers, runs and models in files, and the report                     |
 | `live`           | pages of a learner and of an owner during a run                                       |
 | `gallery`        | the papers' figures, and transients at a given ε                                      |
-| `uploads`        | files of public rows                                                                  |
-| `server`         | the port, the address with its token, the browser                                     |
+| `server`         | access control (a token, one origin), the port, the address, the browser              |
 
 Needs the extra `copriv[ui]`. The pages exchange nothing with other machines.
 """

@@ -16,9 +16,8 @@ import numpy as np
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.forecast import forecast
-from copriv.forecast.coalition_value import Consortium
+from copriv.forecast.coalition_value import Consortium, shapley_values
 from copriv.forecast.forecaster import NOTICEABLE
-from copriv.forecast.shapley import shapley_values
 from copriv.forecast.standalone_models import enough, personalized_cost
 from copriv.formatting.numbers import json_ready
 from copriv.problem.verdict import Verdict

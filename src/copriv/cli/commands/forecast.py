@@ -1,21 +1,27 @@
-"""`copriv forecast AGREEMENT`: what a consortium will cost and for whom it pays, from public rows alone."""
+"""`copriv forecast AGREEMENT`: what a consortium will cost and for whom it pays, from public rows alone.
+
+The answer is one screen: 24 lines of 80 columns, or as much text on a wider or narrower one. Sentences are wrapped and never
+cut. What has no room is left out whole, the least important first, and stands in `--details`.
+"""
 
 import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.cells import cell_len, set_cell_size
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import AgreementFile, AsJson, PublicRuns, out_folder
-from copriv.cli.show.console import answer, columns, progress
-from copriv.cli.show.forecast import lines
+from copriv.cli.show import console
 from copriv.cli.show.output import forecast_files, keep
-from copriv.display.forecast import details
+from copriv.display.forecast import better_by, costs, details, made_from, notes, owners, title
+from copriv.display.verdict import answer, qualified
 from copriv.display.what_if import about_target, about_without
 from copriv.errors import UsageError
-from copriv.forecast import forecast
+from copriv.forecast import Forecast, forecast
 from copriv.forecast.what_if import reach
 from copriv.forecast.what_if import without as without_owners
 from copriv.formatting.cards import Table
@@ -62,7 +68,7 @@ def command(
         raise UsageError(f"--without: no owner is called {unknown[0]!r}; they are {', '.join(known[:12])}")
     if without and len(set(without)) == len(known):
         raise UsageError("--without: nobody would be left; leave at least one owner in")
-    with progress(_STAGES[0]) as report:
+    with console.progress(_STAGES[0]) as report:
         outlook = forecast(
             terms, runs=runs, seed=seed, public_start=public_start, preconditioner=preconditioner,
             progress=lambda done, total: report(done, total, _STAGES[done]),
@@ -76,7 +82,7 @@ def command(
         added["target"] = found.to_dict()
         asked += about_target(outlook, found)
     if without:
-        with progress(f"without {listed(without)}"):
+        with console.progress(f"without {listed(without)}"):
             left = without_owners(outlook, without)
         added["without"] = left.to_dict()
         headline, shown = about_without(outlook, left), left.others or outlook
@@ -85,8 +91,8 @@ def command(
     if everything:
         told: Sequence[str | Table] = [*details(outlook), *asked, *headline]
     else:
-        told = lines(shown, asked, headline, columns())
-    answer(as_json, document, told)
+        told = lines(shown, asked, headline, console.columns())
+    console.answer(as_json, document, told)
 
 
 def ratio(text: str) -> float:
@@ -99,3 +105,71 @@ def ratio(text: str) -> float:
     if not (math.isfinite(value) and value > 0):
         raise UsageError(f"--target: {text!r} is not a share above 0; write it as 2% or 0.02")
     return value
+
+
+WIDTH, HEIGHT = 80, 24
+WIDEST = 120
+MORE = "More: --details. What it would take: --target 2%. What if: --without NAME."
+
+
+def lines(outlook: Forecast, asked: Sequence[str] = (), headline: Sequence[str] = (), width: int = WIDTH) -> list[str]:
+    """What is shown, in lines of at most `width` columns.
+
+    asked: the answer to a question, in place of what joining means for each owner. headline: sentences in place of the verdict.
+    """
+    width = min(width, WIDEST)
+    room = HEIGHT - 1 if width >= WIDTH else (HEIGHT - 1) * WIDTH // width  # a line for the prompt
+    head = [*_wrapped(title(outlook), width), *_wrapped(made_from(outlook), width)]
+    question = [line for one in asked for line in _wrapped(one, width)]
+    said = [*headline] or [answer(outlook)]
+    caution, more = outlook.caution, [*qualified(outlook)]
+    more += [caution] if caution else []
+    if question:
+        said, more = [], [*said, *more]
+    table = _aligned(owners(outlook), min(6, outlook.n_owners), width) + _wrapped(better_by(outlook), width)
+    table = [] if question else table
+    models: list[str] = []
+    told = [line for note in notes(outlook) for line in _wrapped(note, width)]
+
+    def screen() -> list[str]:
+        parts = [head, question, _wrapped(" ".join(said), width), models, table, [*told, *_wrapped(MORE, width)]]
+        return [line for part in parts if part for line in ("", *part)][1:]
+
+    if question:
+        models = _aligned(costs(outlook), HEIGHT, width)
+    for sentence in more:
+        said.append(sentence)
+        if len(screen()) > room:
+            said.pop()
+    if not models:
+        models = _aligned(costs(outlook), HEIGHT, width)
+        if len(screen()) > room:
+            models = []
+    return screen()
+
+
+def _aligned(table: Table, most: int, width: int) -> list[str]:
+    """The first column to the left, the others to the right; at most so many rows (one more, where that is the last)."""
+    rows, more = table.first(most)
+    others = [max(map(cell_len, column)) for column in list(zip(table.head, *rows, strict=True))[1:]]
+    while len(others) > 1 and width - sum(others) - 2 * len(others) < 14:
+        others.pop()  # a narrow screen has fewer columns, none of them cut
+    gap = 3 if cell_len(table.head[0]) + sum(others) + 3 * len(others) <= width else 2
+    room = max(width - sum(others) - gap * len(others), 8)
+    names = [_cut(row[0], room) for row in (table.head, *rows)]
+    first, made = max(map(cell_len, names)), []
+    for name, (_, *rest) in zip(names, (table.head, *rows), strict=True):
+        right = (" " * (size - cell_len(cell)) + cell for cell, size in zip(rest, others, strict=False))
+        made.append((" " * gap).join([set_cell_size(name, first), *right]).rstrip())
+    return made + (_wrapped(f"{more}: --details, or --json", width) if more else [])
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of whole words, where no number is parted from its sign."""
+    kept = text.replace(" %", "\x1f%")  # a character that no text has (`printable`)
+    return [line.replace("\x1f", " ") for line in textwrap.wrap(kept, width, break_on_hyphens=False)]
+
+
+def _cut(name: str, width: int) -> str:
+    """A name of at most so many columns, whatever the script."""
+    return name if cell_len(name) <= width else set_cell_size(name, width - 1).rstrip() + "…"

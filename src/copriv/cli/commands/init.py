@@ -1,4 +1,4 @@
-"""`copriv init`: an agreement to start from, by questions on a terminal (`wizard.steps`) or as a template with all keys.
+"""`copriv init`: an agreement to start from, by questions on a terminal (`wizard`) or as a template with all keys.
 
 With `--network`, the files of all parties.
 """
@@ -15,7 +15,7 @@ from copriv.agreement import Agreement
 from copriv.cli.commands.options import packaged_text
 from copriv.cli.show.console import log, tell
 from copriv.cli.show.output import save
-from copriv.cli.wizard.steps import asked, taken, written
+from copriv.cli.wizard import asked, taken, written
 from copriv.errors import UsageError
 from copriv.formatting.sanitize import printable
 

@@ -187,7 +187,7 @@ def verdict(
     from copriv import forecast as forecast_of
     from copriv import owner_verdict
     from copriv.cli.show.output import replace_own_file
-    from copriv.display.at_home import told
+    from copriv.display.verdict import at_home
     from copriv.forecast.document import read_forecast
     from copriv.network.model import Model
     from copriv.problem.personalization import rows_at_home
@@ -224,7 +224,7 @@ def verdict(
     if to is not None:
         replace_own_file(to, found.to_json().encode() + b"\n")
         log(f"wrote {to}, for this account alone to read")
-    answer(as_json, found.to_json(), told(found))
+    answer(as_json, found.to_json(), at_home(found))
 
 
 def learn(

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import copriv
-from copriv.plan import plan, simulated_refinement
+from copriv.plan import outliers, plan
+from copriv.plan.outliers import LENGTHS, RARER, with_outliers
 from copriv.populations.public_sample import PublicSample
-from copriv.populations.rare_records import LENGTHS, RARER, with_outliers
 from copriv.problem import Problem
 
 SLOPES = np.array([1.0, -0.5])
@@ -36,7 +36,7 @@ def sample_of(terms, public):
 def test_the_best_model_misses_an_outlier_by_the_root_mean_square_residual():
     """By numpy alone, fitted to all records of each world."""
     x, y = table(500, 1)
-    worlds = with_outliers(sample := sample_of(agreed(), (x, y)), sample.drawn(6, 0))
+    worlds = with_outliers(sample := sample_of(agreed(), (x, y)), 0)
     assert len(worlds) == len(LENGTHS)
     for world, times, plain in zip(worlds, LENGTHS, sample.drawn(6, 0), strict=True):
         records, before = world.pool.unbounded[0], plain.pool.unbounded[0]
@@ -55,13 +55,13 @@ def test_the_best_model_misses_an_outlier_by_the_root_mean_square_residual():
 
 def test_no_outliers_where_none_is_likely_or_none_can_be():
     few = sample_of(agreed(records=400), table(500, 1))
-    assert with_outliers(few, few.drawn(6, 0)) == ()
+    assert with_outliers(few, 0) == ()
 
     def signs(rng, size):
         return np.sign(rng.normal(size=size))
 
     levels = sample_of(agreed(), table(500, 1, signs))
-    assert with_outliers(levels, levels.drawn(6, 0)) == ()
+    assert with_outliers(levels, 0) == ()
 
 
 def test_where_noise_is_small_a_plan_counts_outliers_and_where_it_is_not_it_does_not(monkeypatch):
@@ -71,7 +71,7 @@ def test_where_noise_is_small_a_plan_counts_outliers_and_where_it_is_not_it_does
         x[:3], y[:3] = [5.0 * longest, 0.0], 5.0 * longest + 0.5
 
     def planned(epsilon, probability):
-        monkeypatch.setattr(simulated_refinement, "PROBABILITY", probability)
+        monkeypatch.setattr(outliers, "PROBABILITY", probability)
         return plan(Problem.forecasting(agreed(epsilon=epsilon), public), one_answer=False, runs=6).choice
 
     def measured(choice):
