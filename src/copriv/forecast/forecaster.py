@@ -141,8 +141,8 @@ def forecast_of(
     )
     cheapest = min(found, key=lambda run: run.cost + run.choice.outliers)
     recommended, least = cheapest.assessment, cheapest.cost + cheapest.choice.outliers
-    cost = agreed.relative_fitness.end["mean"]
-    if agreed.private and cost <= least and cost + cost_of_outliers(sample, settled, cost, seed) <= least:
+    mean = agreed.relative_fitness.end["mean"]
+    if agreed.private and mean <= least and mean + cost_of_outliers(sample, settled, mean, seed) <= least:
         recommended = agreed
     report(4, 4)
 

@@ -18,6 +18,7 @@ from copriv.model.records import Records
 from copriv.plan.aggregated_runs import mean_cost
 from copriv.populations.public_sample import PublicSample, curvature_of
 from copriv.populations.world import World
+from copriv.types import is_linear
 
 RARER = 5
 """Outliers are one in RARER times the number of public rows."""
@@ -64,13 +65,17 @@ def with_outliers(sample: PublicSample, seed: int) -> tuple[World, ...]:
         x = whole.features[one]
         x[0, rng.choice(columns)] = side * min(times * longest, reach)
         rare = Records(x, whole.target[one], np.array([float(number)]))
-        if not sample.law.labels:
+        if is_linear(pool.loss) and not sample.law.labels:
             missed = np.sqrt(
                 np.average(np.square(whole.target - pool.as_agreed(whole).features @ θ), weights=whole.weight)
             )
             x = pool.as_agreed(rare).features[0]
-            bend = float(pool.loss.slope(np.ones(1), np.zeros(1))[0])
-            pulled = number / whole.total * bend * float(x @ np.linalg.pinv(curvature_of(pool.fitness, θ)) @ x)
+            pulled = (
+                number
+                / whole.total
+                * pool.loss.curvature
+                * float(x @ np.linalg.pinv(curvature_of(pool.fitness, θ)) @ x)
+            )
             rare = replace(rare, target=np.array([x @ θ + off * missed * (1.0 + pulled)]))
         among = Records.concatenate([whole, rare])
         best = pool.optimum_of(among, θ)
