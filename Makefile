@@ -11,7 +11,7 @@ $(VENV)/.ready: pyproject.toml papers/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("copriv needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[network,sql,model,onnx,mlflow,approximate,ui]' --editable ./papers --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[network,sql,model,onnx,mlflow,approximate,ui,metrics]' --editable ./papers --group dev
 	touch $@
 
 demo: setup
@@ -70,7 +70,7 @@ OLDEST := .venv-oldest
 test-oldest: setup
 	mkdir -p out
 	$(BIN)/uv pip compile --quiet --resolution lowest-direct --python-version 3.11 -o out/oldest.txt \
-	  --extra network --extra sql --extra model --extra approximate --extra ui pyproject.toml
+	  --extra network --extra sql --extra model --extra approximate --extra ui --extra metrics pyproject.toml
 	$(BIN)/uv venv --quiet --clear $(OLDEST) --python $(BIN)/python
 	$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python -r out/oldest.txt pytest pytest-xdist hypothesis beartype pandas polars
 	$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python --no-deps --editable . --editable ./papers

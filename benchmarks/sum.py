@@ -25,7 +25,7 @@ from typing import TypeVar
 import numpy as np
 
 from copriv.network.keys import Keys, issue, make_authority
-from copriv.network.masked_sum import Masked, MaskedAnswers, SignedKey, SignedSet, _key_content, _set_content
+from copriv.network.masked_sum import MaskedAnswers, SignedKey, SignedSet, _key_content, _set_content
 from copriv.privacy.ledger import MemoryLedger
 from copriv.privacy.masks import Attempt, EphemeralKey, point_digest
 from copriv.protocol import Answer, Query
@@ -89,11 +89,12 @@ def whole(keys: dict[str, Keys], number: int, numbers: int) -> tuple[float, int,
     content = _set_content(attempt, public)
     signatures = [SignedSet(name, one.sign(content)) for name, one in keys.items()]
     third, masked = timed(lambda: owner.masked(attempt, signatures))
-    sent = len(key.key) + masked.words.nbytes + _length([key, signed, masked])
+    sent = len(key.key) + 8 * numbers + _length([key, signed, signed])  # masked words are signed, too
+    assert len(masked.gradient) == 2 * numbers
     return first + second + third, sent, sum(map(len, public.values())) + _length(shown) + _length(signatures)
 
 
-def _length(messages: Sequence[SignedKey | SignedSet | Masked]) -> int:
+def _length(messages: Sequence[SignedKey | SignedSet]) -> int:
     """Bytes of the signatures."""
     return sum(len(one.signature) // 2 for one in messages)
 

@@ -134,6 +134,7 @@ def _environment() -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": str(ROOT / "src"),
         "BROWSER": "true",
+        "DEPLOY": str(ROOT / "deploy"),
     }
     return {**os.environ, **shown, "PATH": beside + os.pathsep + os.environ.get("PATH", "")}
 

@@ -71,11 +71,14 @@ def keys(folder: Path, names: Sequence[str] = NAMES) -> dict[str, Keys]:
 
 
 class Consortium:
-    """Three owners with ledgers in `folder`, a learner, and a network of either kind."""
+    """Owners with ledgers in `folder`, a learner, and a network of either kind; `held`: the keys of all, if not made here."""
 
-    def __init__(self, folder: Path, agreed: Agreement, kind: str = "memory") -> None:
+    def __init__(
+        self, folder: Path, agreed: Agreement, kind: str = "memory", held: dict[str, Keys] | None = None
+    ) -> None:
         self.folder, self.agreed, self.kind = folder, agreed, kind
-        self.keys = keys(folder) if kind == "grpc" else {name: unsigned(name) for name in ("learner", *NAMES)}
+        names = agreed.owner_names
+        self.keys = held or (keys(folder, names) if kind == "grpc" else {n: unsigned(n) for n in ("learner", *names)})
         self.memory = MemoryNetwork()
         self.address = ""
 
@@ -103,7 +106,7 @@ class Consortium:
             store.close()
 
     async def own(self, index: int, **options: Any) -> str:
-        name = NAMES[index]
+        name = self.agreed.owner_names[index]
         while not self.address:
             await asyncio.sleep(0.005)
         δ = Fraction(self.agreed.owner[index].delta)
@@ -124,7 +127,7 @@ class Consortium:
 
     async def run(self, conduct: Conduct | None = None, **options: Any) -> Conductor:
         """All of them together."""
-        owners = [asyncio.ensure_future(self.own(i)) for i in range(3)]
+        owners = [asyncio.ensure_future(self.own(i)) for i in range(self.agreed.n_owners)]
         try:
             return await asyncio.wait_for(self.learn(conduct, **options), 30)
         finally:

@@ -66,7 +66,8 @@ def test_records_that_leave_no_room_are_a_problem(copriv, agreement):
 
 
 def test_a_table_needs_to_know_whose_it_is(copriv, agreement):
-    for arguments in (("t.csv", "--agreement", agreement), ("t.csv", "--agreement", agreement, "--owner", "zed")):
+    table = ("t.csv", "--agreement", agreement)
+    for arguments in (table, (*table, "--owner", "zed"), (agreement, "--owner", "zed")):
         done = copriv("data", "check", *arguments)
         assert done.code == 2
         assert "a, b" in done.err

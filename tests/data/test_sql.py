@@ -1,11 +1,14 @@
 """Owners' tables from real data bases: DuckDB in a file, and a PostgreSQL server that the tests start and stop."""
 
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import yaml
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.owner import _own_records
@@ -234,3 +237,29 @@ def test_no_message_quotes_an_address(address: str) -> None:
     with pytest.raises(DataError, match="the address cannot be read") as refused:
         read_sql(address, "SELECT 1")
     assert "S3cret" not in str(refused.value)
+
+
+def test_the_compose_files_loans_are_read_from_postgresql_as_from_their_file(
+    postgresql_server: str, tmp_path: Path
+) -> None:
+    deploy = Path(__file__).parents[2] / "deploy"
+    services = yaml.safe_load((deploy / "compose.yaml").read_text("utf-8"))["services"]
+    query = services["bank-3"]["environment"]["COPRIV_QUERY"]
+    subprocess.run([sys.executable, deploy / "tables.py", tmp_path], check=True)
+    agreed = Agreement.load(deploy / "three-banks.toml")
+    create, _, copy = (deploy / "loans.sql").read_text("utf-8").partition("COPY loans FROM '/tables/bank-3.csv'")
+    assert copy.strip() == "CSV HEADER;"
+    with psycopg.connect(postgresql_server) as connection:
+        connection.execute("DROP TABLE IF EXISTS loans")
+        connection.execute(create)
+        with connection.cursor().copy("COPY loans FROM STDIN CSV HEADER") as into:
+            into.write((tmp_path / "bank-3.csv").read_bytes())
+    try:
+        found, _ = owner_records(agreed, "bank-3", postgresql_server, None, query)
+        same, _ = owner_records(agreed, "bank-3", str(tmp_path / "bank-3.csv"), None)
+        np.testing.assert_array_equal(found.features, same.features)
+        np.testing.assert_array_equal(found.target, same.target)
+        assert len(found) == 600
+    finally:
+        with psycopg.connect(postgresql_server) as connection:
+            connection.execute("DROP TABLE loans")

@@ -1,5 +1,6 @@
 """The files that an owner's machine runs: linted by their own tools where those are here, and line by line everywhere."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -16,31 +17,43 @@ from copriv.cli import app
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-CONTAINER = ROOT / "deploy" / "owner.Containerfile"
-UNIT = ROOT / "deploy" / "copriv-owner@.service"
-ENVIRONMENT = ROOT / "deploy" / "owner.env"
+DEPLOY = ROOT / "deploy"
+CONTAINER = DEPLOY / "Containerfile"
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+ROLES = {"owner": "owner serve", "learner": "learner"}
+UNITS = {role: DEPLOY / f"copriv-{role}@.service" for role in ROLES}
+ENVIRONMENTS = {role: DEPLOY / f"{role}.env" for role in ROLES}
 PAGE = ROOT / "docs" / "how-to" / "run-as-a-service.md"
 HADOLINT = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
 
 
-SERVE = typer.main.get_command(app).get_command(None, "owner").get_command(None, "serve").params
-BY_HAND = {"--new-ledger", "--help"}
-"""Options without a variable: a service that is started again must not make another ledger."""
+def options_of(role):
+    command = typer.main.get_command(app)
+    for name in ROLES[role].split():
+        command = command.get_command(None, name)
+    return command.params
 
 
-def variables_of_serve():
-    return {parameter.envvar for parameter in SERVE} - {None}
+BY_HAND = {"--new-ledger", "--resume", "--model", "--skops", "--help"}
+"""Options without a variable: a service that is started again must not make another ledger, and one that stays names files."""
 
 
-def test_every_option_of_a_service_can_be_set_without_changing_its_unit():
+def variables(role):
+    return {parameter.envvar for parameter in options_of(role)} - {None}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_option_of_a_service_can_be_set_without_changing_its_unit(role):
     """Each has a variable; the environment file and the table of the page have all of them and no other."""
-    assert {parameter.opts[0] for parameter in SERVE if parameter.envvar is None} <= BY_HAND
-    written = re.findall(r"^#?([A-Z_]+)=", ENVIRONMENT.read_text("utf-8"), re.M)
-    table = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| `COPRIV_")]
+    assert {parameter.opts[0] for parameter in options_of(role) if parameter.envvar is None} <= BY_HAND
+    written = re.findall(r"^#?([A-Z_]+)=", ENVIRONMENTS[role].read_text("utf-8"), re.M)
+    section = PAGE.read_text("utf-8").split("\n## Settings of the learner\n")
+    lines = section[role == "learner"].splitlines()
+    table = [line for line in lines if line.startswith("| `COPRIV_")]
     told = [name for line in table for name in re.findall(r"`(COPRIV_\w+)`", line.split("|")[1])]
-    assert set(written) == set(told) == variables_of_serve()
+    assert set(written) == set(told) == variables(role)
     assert len(told) == len(set(told))
-    assert "EnvironmentFile=/etc/copriv/%i/owner.env" in UNIT.read_text("utf-8").splitlines()
+    assert f"EnvironmentFile=/etc/copriv/%i/{role}.env" in UNITS[role].read_text("utf-8").splitlines()
 
 
 @pytest.mark.skipif(HADOLINT is None, reason="hadolint is not for this machine")
@@ -50,32 +63,64 @@ def test_hadolint_has_nothing_to_say():
 
 
 def test_the_container_is_rootless_and_ends_when_told():
-    stages = CONTAINER.read_text(encoding="utf-8").split("\nFROM ")
-    last = stages[-1]
-    assert len(stages) == 3, "what builds is not what runs"
-    assert re.search(r"^USER (?!0\b|root\b)\d+:\d+$", last, re.M)
-    assert last.index("USER ") < last.index("ENTRYPOINT")
-    assert 'ENTRYPOINT ["copriv"]' in last
-    assert re.search(r'^VOLUME \["/ledger", "/witness"\]$', last, re.M)
-    assert not re.search(r"--privileged|sudo|chmod 777", last)
+    stages = dict(re.findall(r"^FROM \S+ AS (\w+)\n(.*?)(?=^FROM |\Z)", CONTAINER.read_text("utf-8"), re.M | re.S))
+    assert list(stages) == ["build", "party", "learner", "owner"], "what builds is not what runs; an owner unless said"
+    party = stages["party"]
+    assert re.search(r"^USER (?!0\b|root\b)\d+:\d+$", party, re.M)
+    assert party.index("USER ") < party.index("ENTRYPOINT")
+    assert 'ENTRYPOINT ["copriv"]' in party
+    assert re.search(r'^VOLUME \["/ledger", "/witness"\]$', stages["owner"], re.M)
+    for role, command in ROLES.items():
+        assert "USER" not in stages[role]
+        assert json.loads(re.findall(r"^CMD (.*)$", stages[role], re.M)[-1]) == command.split()
+        assert set(re.findall(r"COPRIV_[A-Z_]+", party + stages[role])) <= variables(role)
+    assert not re.search(r"--privileged|sudo|chmod 777", CONTAINER.read_text("utf-8"))
 
 
-def test_container_and_unit_name_variables_that_the_command_reads():
-    known = variables_of_serve()
-    for path in (CONTAINER, UNIT, PAGE):
+def test_units_and_page_name_variables_that_a_command_reads():
+    known = variables("owner") | variables("learner")
+    for path in (*UNITS.values(), PAGE):
         assert set(re.findall(r"COPRIV_[A-Z_]+", path.read_text("utf-8"))) <= known, path.name
 
 
+def test_the_services_of_the_compose_file_are_whole():
+    """Whoever has an engine starts them; here each is read as an engine reads it."""
+    services, volumes = COMPOSE["services"], COMPOSE["volumes"]
+    assert set(services) == {"learner", "bank-1", "bank-2", "bank-3", "loans"}
+    for name, service in services.items():
+        assert set(service.get("depends_on", [])) <= set(services)
+        for volume in service["volumes"]:
+            source, target, *_ = volume.split(":")
+            assert target.startswith("/")
+            if not source.startswith("./"):
+                assert source in volumes
+            elif not source.startswith(("./consortium/", "./tables/")):  # which commands of the page make
+                assert (DEPLOY / source).is_file()
+        if name == "loans":
+            continue
+        role = "learner" if name == "learner" else "owner"
+        assert service["build"]["target"] == role
+        assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).resolve() == CONTAINER
+        assert {key for key in service["environment"] if key.startswith("COPRIV_")} <= variables(role)
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        mounts = {volume.split(":")[1]: volume.split(":")[0] for volume in service["volumes"]}
+        assert mounts["/keys"] == f"./consortium/{name}", "nobody is given another's keys"
+    assert services["bank-3"]["environment"]["PGPASSWORD"] == services["loans"]["environment"]["POSTGRES_PASSWORD"]
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not on this machine")
-def test_systemd_takes_the_unit(tmp_path):
-    program = shutil.which("true")
-    there = UNIT.read_text("utf-8").replace("/opt/copriv/bin/copriv", program)
-    (tmp_path / UNIT.name).write_text(there, encoding="utf-8")
-    done = subprocess.run(["systemd-analyze", "verify", str(tmp_path / UNIT.name)], capture_output=True, text=True)
+@pytest.mark.parametrize("role", ROLES)
+def test_systemd_takes_the_units(role, tmp_path):
+    unit, program = UNITS[role], shutil.which("true")
+    there = unit.read_text("utf-8").replace("/opt/copriv/bin/copriv", program)
+    (tmp_path / unit.name).write_text(there, encoding="utf-8")
+    done = subprocess.run(["systemd-analyze", "verify", str(tmp_path / unit.name)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert not [line for line in done.stderr.splitlines() if UNIT.name in line]
+    assert not [line for line in done.stderr.splitlines() if unit.name in line]
 
 
+@pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize(
     "line",
     [
@@ -88,10 +133,12 @@ def test_systemd_takes_the_unit(tmp_path):
         "RestartPreventExitStatus=2 3 4",
         "SuccessExitStatus=130",
         "StateDirectory=copriv/%i",
+        "Type=notify",
+        "WatchdogSec=60",
     ],
 )
-def test_the_unit_writes_only_its_ledger_and_never_retries_a_refusal(line):
-    assert line in UNIT.read_text("utf-8").splitlines()
+def test_a_unit_writes_only_its_state_and_never_retries_a_refusal(role, line):
+    assert line in UNITS[role].read_text("utf-8").splitlines()
 
 
 def test_the_citation_is_of_this_version():

@@ -251,5 +251,5 @@ def test_a_verdict_agrees_with_its_median(seed, shift, spread, apart):
         assert (probability > 0.5) == (verdict.gain >= 0.005)
     assert verdict.answer == ("yes" if probability >= 0.8 else "no" if probability <= 0.2 else "open")
     if not 1 / 4 < probability < 3 / 4:
-        own_records = judged.on_own_records(ended(together), 0)
+        own_records = judged.on_own(ended(together), 0).summary()
         assert own_records.joining_pays_probability >= probability - 1e-12

@@ -35,9 +35,10 @@ def of_forecast(problem: copriv.Problem) -> dict[str, Any]:
     for document in terms:
         del document["data"]["heterogeneity"]
     document = found.to_dict()
-    del document["public_rows"]  # which came later, as bands on own records did
+    del document["public_rows"], document["n_parameters"]  # which came later, as bands on own records did
     for owner in document["owners"]:
-        owner["own"] = {key: value for key, value in owner["own"].items() if not key.endswith("_band")}
+        later = ("_band", "_with_intercept")
+        owner["own"] = {key: value for key, value in owner["own"].items() if not key.endswith(later)}
     return plain({**document, "measured": measured, "considered": found.plan.considered, "terms": terms})
 
 

@@ -2,9 +2,14 @@
 
 import json
 import os
+import re
 import signal
+import socket
 import time
-from collections.abc import Iterator
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +82,11 @@ class Site:
         self.address = learner.errors.split("listening at ")[1].split(";")[0]
         return learner
 
-    def owner(self, name: str, *options: object) -> Command:
+    def owner(self, name: str, *options: object, **settings: str) -> Command:
         return self.copriv(
             "owner", "serve", "--agreement", "agreement.toml", "--data", f"{name}/data.parquet",
             "--keys", name, "--ledger", f"{name}/data.ledger", "--new-ledger", "--learner", self.address, *options,
+            **settings,
         )  # fmt: skip
 
     def end(self) -> None:
@@ -306,3 +312,70 @@ def test_the_demonstration_starts_real_commands_of_its_own(tmp_path: Path, capsy
     shown = capsys.readouterr()
     assert json.loads(shown.out)["queries"] == 12
     assert shown.err.count("copriv owner serve") == 3
+
+
+def until(holds: Callable[[], bool], *commands: Command) -> None:
+    """Wait for a state."""
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end, [command.errors for command in commands]
+        time.sleep(0.02)
+
+
+def get(address: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(address, timeout=20) as found:
+            return found.status, found.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, ""
+
+
+def test_services_take_the_next_agreement_without_a_restart(site: Site) -> None:
+    """Their logs are JSON lines of one schema; a monitor sees what the ledger says was spent; SIGTERM ends them."""
+    pytest.importorskip("opentelemetry.exporter.prometheus", reason="the extra [metrics] is not installed")
+    names, settings = site.agreed.owner_names, {"JSON_LOGS": "1", "STAY": "1", "METRICS": "0"}
+    site.address = f"127.0.0.1:{port_that_no_other_test_is_given()}"
+    second = site.agreed.replace(agreement={"horizon": 6, "answers": 2})
+    for name in names:
+        policy = site.folder / name / "policy.toml"
+        kept = [line for line in policy.read_text().splitlines() if not line.startswith(("agreements", "lifetime_e"))]
+        policy.write_text("\n".join([*kept, "lifetime_epsilon = 2.0"]))
+    said = ("--listen", site.address, "--patience", "40")
+    learner = site.copriv("learner", "agreement.toml", "--store", "run.db", "--keys", "learner", *said, **settings)
+    owners = [site.owner(name, **settings) for name in names]
+    parties, agreed = [learner, *owners], [site.agreed, second]
+    models = [site.folder / f"run-{one.fingerprint[:12]}.json" for one in agreed]
+    for i, one in enumerate(agreed):
+        until(lambda i=i: all(p.errors.count("waiting for the next") == i + 1 for p in parties), *parties)
+        record = Model.load(models[i]).record
+        assert (record["status"], record["queries"]) == ("finished", one.queries)
+        if i == 0:
+            (site.folder / "agreement.toml").write_text("[agreement]\nrule = 3\n")  # not yet whole
+            until(lambda: all("is not taken" in p.errors for p in parties), *parties)
+            (site.folder / "agreement.toml").write_text(second.to_toml())
+    for owner in owners:
+        place = re.findall(r"http://127\.0\.0\.1:\d+", owner.errors)[0]
+        assert get(f"{place}/health")[0] == 200
+        assert get(f"{place}/ready")[0] == 503, "no run goes on"
+        figures = dict(re.findall(r"^copriv_(\w+?)(?:\{.*\})? (\S+)$", get(f"{place}/metrics")[1], re.M))
+        assert float(figures["epsilon_spent"]) == pytest.approx(2.0)
+        assert float(figures["answers_total"]) == second.agreement.answers
+    for party in parties:
+        os.kill(party.pid, signal.SIGTERM)
+        assert party.wait(20) == 130, party.errors
+        lines = [json.loads(line) for line in party.errors.splitlines()]
+        assert {line["schema"] for line in lines} == {"copriv.log/1"}
+        assert {line["level"] for line in lines} == {"info", "warning", "error"}
+        assert lines[-1]["message"] == "interrupted"
+        assert {line.get("agreement") for line in lines} >= {one.fingerprint for one in agreed}
+        assert {line["party"] for line in lines if "party" in line} == {(["learner", *names])[parties.index(party)]}
+
+
+def port_that_no_other_test_is_given() -> int:
+    """A free port below those that systems give to whoever asks for any."""
+    for port in range(20_000 + os.getpid() % 5000, 30_000):
+        with socket.socket() as tried, suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")

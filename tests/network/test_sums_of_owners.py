@@ -7,19 +7,16 @@ import numpy as np
 import pytest
 
 from copriv.agreement import Agreement
-from copriv.errors import AgreementError, BudgetRefused, QueryRefused
+from copriv.errors import BudgetRefused, QueryRefused
 from copriv.losses import Squared
-from copriv.network.agent import OwnerAgent
-from copriv.network.masked_sum import MaskedAnswers, MaskedSum
-from copriv.network.store import RunStore
+from copriv.network.masked_sum import KeysOfSum, MaskedAnswers
 from copriv.owner import Owner
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.privacy.masks import Attempt, point_digest
 from copriv.privacy.shared_noise import SharedNoise, as_words
 from copriv.protocol import Query
 from ledger_files import opened
-from memory_network import MemoryNetwork
-from network_parties import NAMES, MemoryLedgers, agreement, records
+from network_parties import NAMES, agreement, records
 from signing_parties import Party, Signs
 
 HELD = {name: records(i) for i, name in enumerate(NAMES)}
@@ -49,14 +46,13 @@ def attempt_of(agreed: Agreement, theta: Any, round_: int = 1, attempt: int = 1)
 
 def added_up(attempt: Attempt, theta: Any, asked: dict[str, MaskedAnswers]) -> Any:
     """The words' sum in one attempt of honest parties."""
-    learner = MaskedSum(attempt, {name: Party(name) for name in NAMES}, len(theta))
+    learner = KeysOfSum(attempt, {name: Party(name) for name in NAMES})
     for side in asked.values():
         learner.key(side.key(attempt, theta))  # type: ignore[arg-type]
     for side in asked.values():
         learner.sign(side.sign(attempt, learner.keys))
-    for side in asked.values():
-        learner.masked(side.masked(attempt, learner.signatures))
-    return learner.sum
+    words = [as_words(side.masked(attempt, learner.signatures).gradient) for side in asked.values()]
+    return np.sum(words, axis=0, dtype=np.uint64)
 
 
 def noise_of(agreed: Agreement) -> SharedNoise:
@@ -121,7 +117,7 @@ def test_after_a_restart_an_owner_gives_the_words_that_its_file_holds(tmp_path: 
             asked, attempt = sides(agreed, ledgers), attempt_of(agreed, theta)
             if not given:
                 added_up(attempt, theta, asked)
-            words = [asked[name].key(attempt, theta).words for name in NAMES]  # type: ignore[union-attr]
+            words = [asked[name].key(attempt, theta).gradient for name in NAMES]  # type: ignore[union-attr]
             given.append(np.array(words).tolist())
             assert [ledger.answers for ledger in ledgers.values()] == [1, 1, 1]
         finally:
@@ -148,11 +144,3 @@ def test_answers_that_are_seen_are_not_masked_and_others_are() -> None:
         with pytest.raises(QueryRefused, match=why):
             owner.answer(Query("one", agreed.fingerprint, "bank-1", theta), hide)
         assert owner.ledger.answers == 0
-
-
-def test_neither_an_owner_nor_a_learner_begins_a_run_of_sums_over_a_network_yet() -> None:
-    agreed, dialer = summed(), MemoryNetwork().dialer("bank-1")
-    with pytest.raises(AgreementError, match="not carried by a network yet"):
-        OwnerAgent(agreed, "bank-1", HELD["bank-1"], Squared(), MemoryLedgers("bank-1"), dialer, keys=Signs("bank-1"))
-    with pytest.raises(AgreementError, match="not carried by a network yet"):
-        RunStore.create(":memory:", agreed, 3)

@@ -209,7 +209,7 @@ def test_a_learner_that_calls_an_answer_lost_and_uses_it_is_found_out(tmp_path: 
     first = asked()
     held_back = signed_answer(held[first.owner], liar.run, first, respond(owners[first.owner], first)[0])
     conductor.refused(first.owner, Refusal(first.identity, "lost", "it was charged and never answered"), 1.0)
-    conductor.run.asked[first.identity].lost = False
+    conductor.run.asked[first.owner, first.identity].lost = False
     conductor.answered(held_back, 2.0)
     liar.close()
     assert "answers what it had lost" in told(verify_run(other, agreed, held["learner"].authority))
@@ -471,7 +471,7 @@ def test_an_answer_under_another_owners_name_is_refused(forger: Forger, held: He
     other = next(name for name in NAMES if name != said["owner"])
     line[3] = json.dumps(said | {"owner": other})
     forger.write()
-    assert f"line {line[0]}: the answer of {other} is not the one" in told(check(forger.path, held))
+    assert f"line {line[0]}: {other} answers what it was not asked" in told(check(forger.path, held))
 
 
 def test_owners_that_were_made_up_are_not_of_the_authority(tmp_path: Path, forger: Forger, held: Held) -> None:

@@ -317,7 +317,7 @@ def test_the_owner_that_is_unlike_is_told_so_and_the_others_are_not() -> None:
     nothing = np.zeros(1)
     band = Band(np.zeros(1, dtype=np.int64), nothing, nothing, nothing, nothing)
     perfect = Assessment(_terms(), "simulated", band, True, "perfect", np.zeros((24, 1)), best)
-    own = [judged.on_own_records(perfect, i) for i in range(10)]
+    own = [judged.on_own(perfect, i).summary() for i in range(10)]
     assert not own[3].joining_pays
     assert own[3].joining_pays_probability < 0.05
     assert sum(one.joining_pays for one in own) >= 8

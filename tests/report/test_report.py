@@ -240,7 +240,7 @@ def test_of_a_person_all_records_count_together(honest: Left) -> None:
     ],
 )
 def test_a_share_is_rounded_up_and_never_to_all_of_them_too_early(share: float, said: str) -> None:
-    from copriv.report.page import _sure
+    from copriv.report.build import _sure
 
     assert _sure(share) == said
 

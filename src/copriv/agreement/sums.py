@@ -64,10 +64,15 @@ def check_sums(agreed: AgreedTerms, mechanism: Mechanism, members: tuple[tuple[i
             )
 
 
-def refuse_sums(agreed: AgreedTerms) -> None:
-    """Raise AgreementError where only sums may be seen: messages between processes do not carry them yet."""
-    if agreed.summed:
+def check_keys_named(agreed: AgreedTerms) -> None:
+    """Raise AgreementError where the agreement names no key for one of the owners, which sums need.
+
+    Without it whoever holds the authority's key could take part as all owners but one, and see the answer of that one.
+    """
+    unnamed = [name for name in agreed.owner_names if name not in agreed.owner_keys]
+    if unnamed:
         raise AgreementError(
-            'agreement.aggregation: "sum" can be planned, forecast and simulated, but is not carried by a network yet: a share '
-            'of the noise protects nobody unless the answer is masked; choose aggregation = "each" to run it'
+            f"owner.key: the agreement names no key of {unnamed[0]}, so that somebody else could take part as {unnamed[0]} and "
+            "learn of the others' answers in a sum; name every owner's key (copriv owner keys, and copriv init --network "
+            "with --request)"
         )

@@ -18,6 +18,7 @@ An error of copriv becomes one line on standard error and its exit code. `comman
 """
 
 import errno
+import logging
 import os
 import re
 import signal
@@ -75,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Errors that copriv does not raise are bugs and keep their traceback."""
     sys.unraisablehook = _raise_interrupt_again
+    logging.getLogger("copriv").handlers.clear()  # an earlier command's, where several run in one process
     if not sys.warnoptions:  # an overflow is shown as "unbounded"
         warnings.simplefilter("ignore", RuntimeWarning)
     try:

@@ -27,8 +27,6 @@ from copriv.types import Array
 Kind: TypeAlias = Literal["bounds", "categories", "booleans", "dates"]
 """The key of [data] that declares a column."""
 
-MOST_LEVELS = 40
-"""Most levels of a proposed category: a column with more different texts identifies rows (names, addresses)."""
 LARGEST = 1e30
 """Largest bound that an agreement accepts (`terms.values.Number`)."""
 _LADDERS = (
@@ -163,7 +161,7 @@ def _text(name: str, known: Mapping[str, int]) -> Proposal:
         classes = tuple(sorted(known))
     if {TRUTHS.get(level.lower()) for level in known} == {0.0, 1.0}:
         return Proposal(name, "booleans", missing=TRUTHS[most_frequent.lower()] == 1.0, classes=classes)
-    if len(known) > MOST_LEVELS:
+    if len(known) > 40:  # as names and addresses, which identify rows, have
         return Proposal(name, why_not=f"has {len(known):,} different texts: it names things, not kinds of things")
     levels, ordered = tuple(sorted(known)), False
     for ladder in _LADDERS:

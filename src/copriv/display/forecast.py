@@ -59,16 +59,21 @@ def costs(outlook: Forecast) -> Table:
 
 def owners(outlook: Forecast) -> Table:
     """Make a table of each owner's gain by joining, on the records that the verdict is about."""
-    own = outlook.goal == "own"
 
-    def cells(owner: OwnerForecast) -> tuple[str, ...]:
-        costs = (owner.own.alone, owner.own.together, owner.own.personalized) if own else (owner.alone, owner.together)
-        gain = (owner.on_own if own else owner.on_all).gain
+    def on_own(owner: OwnerForecast) -> tuple[str, ...]:
+        return cells(owner, owner.on_own.gain, owner.own.alone, owner.own.together, owner.own.personalized)
+
+    def on_all(owner: OwnerForecast) -> tuple[str, ...]:
+        return cells(owner, owner.on_all.gain, owner.alone, owner.together)
+
+    def cells(owner: OwnerForecast, gain: float, *costs: float) -> tuple[str, ...]:
         return owner.called, *map(percent, costs), owner.verdict, percent(round(gain, 4))
 
-    models = ("own model", "common", "at home") if own else ("alone", "together")
-    on = "above the best on own records" if own else "above the best on everybody's"
-    return Table.of((on, *models, "pays", "better by"), outlook.owners, cells, "owners")
+    tail = ("pays", "better by")
+    if outlook.goal == "own":
+        models = "own model", "common", "at home"
+        return Table.of(("above the best on own records", *models, *tail), outlook.owners, on_own, "owners")
+    return Table.of(("above the best on everybody's", "alone", "together", *tail), outlook.owners, on_all, "owners")
 
 
 def better_by(outlook: Forecast) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from copriv.display import Table
 from copriv.formatting.numbers import counted, estimated, listed, percent, percent_range
 from copriv.formatting.sanitize import printable
+from copriv.mechanisms.gradients import against
 from copriv.network.verify import Verdict
 
 
@@ -32,6 +33,14 @@ def run_tables(record: dict[str, Any]) -> tuple[Table, Table]:
         "owners",
     )
     return owners, compared(record["realised"], record["forecast"])
+
+
+def in_sums(colluding: int) -> str:
+    """Say of a run what the learner saw, and against whom the owners' ε holds then."""
+    return (
+        "The learner saw sums of all owners' answers, and no answer by itself: each was under masks that cancel in the sum "
+        f"alone. Every owner's epsilon holds against {against(colluding)}, if the others added their shares of the noise."
+    )
 
 
 def compared(realised: dict[str, Any], forecast: dict[str, Any] | None) -> Table:
@@ -118,6 +127,8 @@ def verified(verdict: Verdict, model: Path | None, trusted: dict[str, bool]) -> 
         lambda one: (one[0], str(one[1]), str(verdict.missing.get(one[0], 0))),
         "owners",
     )
+    if agreement.summed:
+        yield in_sums(agreement.colluding)
     exactly = "to the bit" if verdict.rounding == 0 else f"up to rounding ({verdict.rounding:.1g})"
     yield (
         f"{verdict.lines} lines, unbroken. The learner signed every query, and each owner every one of its answers. The "

@@ -1,14 +1,11 @@
 """A simulation in sentences and tables."""
 
-from jaxtyping import Float
-
 from copriv.display.verdict import of_simulation
 from copriv.formatting.cards import Card, Table
 from copriv.formatting.numbers import counted, percent, percent_range, plain_number
 from copriv.rules import named
 from copriv.simulation import Simulation
 from copriv.simulation.result import OwnerOutcome, RelativeFitness
-from copriv.types import Array
 
 
 def card(result: Simulation) -> Card:
@@ -28,7 +25,10 @@ def details(result: Simulation) -> list[str | Table]:
     if any(owner.own is not None for owner in result.owners):
         own.append(_own_records(result))
     if result.durations is not None:
-        measured.append(_took(result.durations))
+        ticks = plain_number(float(result.durations.mean()))
+        measured.append(
+            f"By the owners' clocks a run takes {ticks} on average, where a clock of rate 1 ticks once in a unit of time."
+        )
     if result.clipped > 0:
         measured.append(f"{percent(result.clipped)} of the records' gradients were clipped.")
     return [
@@ -69,13 +69,6 @@ def ended(ψ: RelativeFitness) -> str:
     end = ψ.final
     spread = f"25-75 % of runs: {percent_range(end['p25'], end['p75'])}; mean {percent(end['mean'])}"
     return f"At the end: {percent(end['median'])} above the best (median; {spread})."
-
-
-def _took(durations: Float[Array, " runs"]) -> str:
-    ticks = plain_number(float(durations.mean()))
-    return (
-        f"By the owners' clocks a run takes {ticks} on average, where a clock of rate 1 ticks once in a unit of time."
-    )
 
 
 def notes(result: Simulation) -> list[str]:

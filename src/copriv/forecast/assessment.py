@@ -337,7 +337,12 @@ def independent(draws: Float[Array, "worlds runs *rest"]) -> Float[Array, " *res
     robust to long tails.
     """
     worlds, runs, *rest = draws.shape
-    rank = np.array([_ranks(column) for column in draws.reshape(worlds * runs, -1).T]).T.reshape(worlds, runs, -1)
+    columns = draws.reshape(worlds * runs, -1).T
+    rank = np.empty((worlds * runs, len(columns)))
+    for j, (column, ordered) in enumerate(zip(columns, np.sort(columns, axis=1), strict=True)):
+        # Ties get their mean rank.
+        rank[:, j] = 0.5 * (np.searchsorted(ordered, column, "left") + np.searchsorted(ordered, column, "right"))
+    rank = rank.reshape(worlds, runs, -1)
     means = rank.mean(axis=1)
     between = runs * means.var(axis=0, ddof=1)
     within = ((rank - means[:, None]) ** 2).sum(axis=(0, 1)) / max(worlds * (runs - 1), 1)
@@ -345,10 +350,3 @@ def independent(draws: Float[Array, "worlds runs *rest"]) -> Float[Array, " *res
     alike = np.divide(between - within, every, out=np.zeros_like(every), where=every > 0)
     n = worlds * runs / (1.0 + (runs - 1) * np.clip(alike, 0.0, 1.0))
     return np.asarray(n.reshape(rest))
-
-
-def _ranks(values: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Ranks; ties get their mean rank."""
-    ordered = np.sort(values)
-    first, last = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
-    return np.asarray(0.5 * (first + last))

@@ -200,7 +200,15 @@ def owner_verdict(
 def _released(agreement: Agreement, name: str, document: Mapping[str, Any]) -> "_ForecastModel":
     """The common model as a forecast's JSON has it. Raises InvalidInput for one of another agreement, or none."""
     try:
-        _check_is_in(agreement, name, document)
+        mine, owners = agreement.terms_of(name), document.get("owners", ())
+        said = {one["name"]: (one["records"], one["epsilon"]) for one in owners}
+        # Owners with a count have one entry in a forecast, under a common name.
+        told = name in said or (said and not any((one.get("count") or 1) > 1 for one in owners))
+        if told and said.get(name) != (mine.records, mine.epsilon):
+            raise InvalidInput(
+                f"forecast: is of another agreement, in which {name} does not have {mine.records:,} records and epsilon "
+                f"{mine.epsilon:g}; give the forecast of this one"
+            )
         if "terms" in document:  # else owner, records and ε are all that can be compared
             check_is_of(agreement, document)
         return _ForecastModel.of(document)
@@ -211,22 +219,6 @@ def _released(agreement: Agreement, name: str, document: Mapping[str, Any]) -> "
             "forecast: not the JSON of a forecast, for a part of it is missing or of another kind; give what copriv forecast "
             "--json or --out wrote"
         ) from None
-
-
-def _check_is_in(agreement: Agreement, name: str, document: Mapping[str, Any]) -> None:
-    """Raise InvalidInput for a forecast without this owner, or with other records or another budget of it.
-
-    Owners with a count have one entry in a forecast, under a common name.
-    """
-    mine, owners = agreement.terms_of(name), document.get("owners", ())
-    said = {one["name"]: (one["records"], one["epsilon"]) for one in owners}
-    if name not in said and (not said or any((one.get("count") or 1) > 1 for one in owners)):
-        return
-    if said.get(name) != (mine.records, mine.epsilon):
-        raise InvalidInput(
-            f"forecast: is of another agreement, in which {name} does not have {mine.records:,} records and epsilon "
-            f"{mine.epsilon:g}; give the forecast of this one"
-        )
 
 
 @dataclass(frozen=True, eq=False)

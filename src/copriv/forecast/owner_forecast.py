@@ -150,7 +150,8 @@ def _of_kind(
     break_even = members.break_even(i, usual)
     low, high = quantiles(alone)
     together = members.together()
-    on_own, on_all = judged.verdict_on_own(recommended, i, asked), judged.verdict_on_all(recommended, i, asked)
+    costs, end = judged.on_own(recommended, i), recommended.relative_fitness.end["median"]
+    on_own, on_all = costs.verdict(asked), judged.verdict_on_all(recommended, i, asked)
     asked_for = {"own": on_own, "common": on_all}[asked.goal]
     # Where the alternatives to joining cost more, a smaller ε is enough, although the start of the terms costs more as well.
     easy, hard = (
@@ -171,10 +172,10 @@ def _of_kind(
         "alone": float(np.median(alone)),
         "alone_low": float(low),
         "alone_high": float(high),
-        "own": judged.on_own_records(recommended, i),
+        "own": costs.summary(),
         "break_even_epsilon": break_even,
         "break_even_epsilon_low": min(filter(None, (easy, break_even)), default=None),
         "break_even_epsilon_high": hard and break_even and max(hard, break_even),
-        "break_even_epsilon_own": members.break_even(i, judged.enough_on_own(recommended, i, asked.worthwhile)),
+        "break_even_epsilon_own": members.break_even(i, costs.enough(end, asked.worthwhile)),
         "break_even_epsilon_for_all": members.break_even_for_all(i, usual),
     }

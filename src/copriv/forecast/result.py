@@ -255,6 +255,7 @@ class Forecast(Shown, Framed, Drawn):
             "recommended": self.recommended.to_dict(),
             "public_only": self.public_only,
             "public_rows": self.public_rows,
+            "n_parameters": self.n_parameters,
             "optimum": self.optimum,
             "bounds": [
                 {

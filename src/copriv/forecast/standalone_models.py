@@ -16,6 +16,7 @@ from jaxtyping import Float
 from copriv.forecast.assessment import Assessment, quantiles
 from copriv.populations.public_sample import PublicSample
 from copriv.populations.world import HOPELESS, World, psi
+from copriv.problem import Problem
 from copriv.problem.verdict import Asked, Model, OwnerVerdict, verdict_of
 from copriv.types import Array
 
@@ -41,6 +42,8 @@ class OwnRecords:
     """Range of 90 % of worlds; for the other two models, of 90 % of runs."""
     together_band: tuple[float, float]
     personalized_band: tuple[float, float]
+    together_with_intercept: float | None = None
+    """Median ψ of the common model with the owner's best intercept; None without an intercept."""
 
 
 def close_call(probability: float, *typically: bool) -> bool:
@@ -64,6 +67,8 @@ class WithoutJoining:
     """ψ of each owner's own model on everybody's records, in that case."""
     public_on_own: Float[Array, "worlds owners"] | None = None
     """ψ of the public model on each owner's population, in that case."""
+    apart_with_intercept: Float[Array, "worlds kinds"] | None = None
+    """`apart` where each kind has its own best intercept; None where the model has no intercept beside other parameters."""
 
     @classmethod
     def of(cls, sample: PublicSample, records: Sequence[int], worlds: Sequence[World]) -> "WithoutJoining":
@@ -82,8 +87,13 @@ class WithoutJoining:
         if len(sizes) > 1:
             x, at, ψ = np.log(records), np.log(sizes), np.log(np.maximum(own, 1e-12))
             own = np.exp([np.interp(x, at, row) for row in ψ])
-        apart = np.array([np.zeros(1) if world.apart is None else world.apart for world in worlds])
-        return cls(public, np.broadcast_to(own, (len(worlds), len(records))), apart)
+        nothing, with_intercept = np.zeros(1), None
+        apart = np.array([nothing if world.apart is None else world.apart for world in worlds])
+        if _has_intercept(sample.problem):
+            left = (world.apart_with_intercept for world in worlds)
+            with_intercept = np.array([nothing if one is None else one for one in left])
+        own = np.broadcast_to(own, (len(worlds), len(records)))
+        return cls(public, own, apart, apart_with_intercept=with_intercept)
 
     @classmethod
     def of_known(cls, public_model: Float[Array, " p"], worlds: Sequence[World]) -> "WithoutJoining":
@@ -98,7 +108,9 @@ class WithoutJoining:
                     everybody[w, i], own[w, i] = world.on_all(found.theta), world.on_own(i, found.theta[None])[0]
         public = np.array([world.on_all(public_model) for world in worlds])
         on_own = np.array([[world.on_own(i, public_model[None])[0] for i in range(N)] for world in worlds])
-        return cls(public, own, np.zeros((len(worlds), 1)), tuple(worlds), everybody, on_own)
+        nothing = np.zeros((len(worlds), 1))
+        with_intercept = nothing if _has_intercept(worlds[0].pool) else None
+        return cls(public, own, nothing, tuple(worlds), everybody, on_own, with_intercept)
 
     def alone(self, i: int) -> Float[Array, "worlds kinds"]:
         """ψ of owner i's own model on everybody's records, in each world and for each kind that the owner may be of."""
@@ -106,46 +118,71 @@ class WithoutJoining:
             return self.everybody[:, i : i + 1]
         return self.own[:, i : i + 1] + self.apart
 
-    def on_own(self, together: Assessment, i: int) -> tuple[Array, Array, Array]:
-        """ψ of owner i's own, the public and the common model, relative to the best model of its population.
+    def on_own(self, together: Assessment, i: int) -> "CostsOnOwn":
+        """ψ of each model on owner i's records, relative to the best model of its population.
 
         Where the owner's law is known, the last models of the runs are evaluated on it. Otherwise the owner's heterogeneity is
-        added to ψ of the public and of the common model.
+        added to ψ of the public and of the common model; of the latter's ψ, the intercept is taken to be one of p equal parts.
         """
-        own = self.own[:, i : i + 1]
+        own, p, with_intercept = self.own[:, i : i + 1], together.models.shape[-1], None
         if self.public_on_own is not None:
-            t = [world.on_own(i, models) for world, models in zip(self.known, together.models, strict=True)]
-            return own, self.public_on_own[:, i : i + 1], np.array(t)
-        apart = self.apart[:, None, :]
-        return own[:, :, None], apart + self.public[:, None, None], apart + together.draws[:, :, None]
+            runs = list(zip(self.known, together.models, strict=True))
+            common = np.array([world.on_own(i, models) for world, models in runs])
+            if self.apart_with_intercept is not None:
+                with_intercept = np.array([world.on_own_with_intercept(i, models) for world, models in runs])
+            return CostsOnOwn(own, self.public_on_own[:, i : i + 1], common, with_intercept, p)
+        apart, common = self.apart[:, None, :], together.draws[:, :, None]
+        if self.apart_with_intercept is not None:
+            with_intercept = self.apart_with_intercept[:, None, :] + common * (p - 1) / p
+        return CostsOnOwn(own[:, :, None], apart + self.public[:, None, None], apart + common, with_intercept, p)
 
     def without_joining(self, i: int) -> Float[Array, "worlds kinds"]:
         """ψ of the better of owner i's own model and the public one, in each world."""
         return np.minimum(self.alone(i), self.public[:, None])
-
-    def verdict_on_own(self, together: Assessment, i: int, asked: Asked) -> OwnerVerdict:
-        """Whether joining pays on the owner's own records."""
-        own, public, common = np.broadcast_arrays(*self.on_own(together, i))
-        gives: dict[Model, Array] = {"common": common, "personalized": personalized_cost(own, common)}
-        return verdict_of(np.minimum(own, public), gives, asked)
 
     def verdict_on_all(self, together: Assessment, i: int, asked: Asked) -> OwnerVerdict:
         """Whether joining pays on everybody's records."""
         without, common = np.broadcast_arrays(self.without_joining(i)[:, None, :], together.draws[:, :, None])
         return verdict_of(without, {"common": common}, asked)
 
-    def enough_on_own(self, together: Assessment, i: int, worthwhile: float) -> float:
-        """The largest ψ of the common model on everybody's records with which joining typically pays on owner i's records."""
-        own, public, common = (float(np.median(cost)) for cost in self.on_own(together, i))
-        return enough(own, public, worthwhile) - (common - together.relative_fitness.end["median"])
 
-    def on_own_records(self, together: Assessment, i: int) -> OwnRecords:
-        """Compare the models on owner i's own records."""
-        a, _, t = np.broadcast_arrays(*self.on_own(together, i))
-        both = personalized_cost(a, t)
+@dataclass(frozen=True, eq=False)
+class CostsOnOwn:
+    """ψ of models on one owner's own records, in each world, run and kind that it may be of."""
+
+    own: Array
+    public: Array
+    common: Array
+    with_intercept: Array | None
+    """ψ of the common model with the owner's best intercept; None without an intercept."""
+    n_parameters: int
+
+    @property
+    def personalized(self) -> Array:
+        """ψ of the common model personalized at home."""
+        return personalized_cost(self.own, self.common, self.with_intercept, self.n_parameters)
+
+    def verdict(self, asked: Asked) -> OwnerVerdict:
+        """Whether joining pays."""
+        gives: dict[Model, Array] = {"common": self.common, "personalized": self.personalized}
+        without, *costs = np.broadcast_arrays(np.minimum(self.own, self.public), *gives.values())
+        return verdict_of(without, dict(zip(gives, costs, strict=True)), asked)
+
+    def enough(self, together: float, worthwhile: float) -> float:
+        """The largest ψ of the common model on everybody's records with which joining typically pays; it is now `together`."""
+        own, public, common = (float(np.median(cost)) for cost in (self.own, self.public, self.common))
+        left = None
+        if self.with_intercept is not None:
+            left = float(np.median(self.with_intercept)) - together * (1.0 - 1.0 / self.n_parameters)
+        return enough(own, public, worthwhile, common - together, left, self.n_parameters)
+
+    def summary(self) -> OwnRecords:
+        """Compare the models."""
+        a, t, both = np.broadcast_arrays(self.own, self.common, self.personalized)
         pays, personalizing = float(np.mean(t < a)), float(np.mean(both < a))
         alone, common, personalized = (float(np.median(each)) for each in (a, t, both))
-        bands = (quantiles(each.reshape(len(each), -1)) for each in (a, t, both))
+        bands = [quantiles(each.reshape(len(each), -1)) for each in (a, t, both)]
+        alone_band, common_band, personalized_band = ((float(low), float(high)) for low, high in bands)
         return OwnRecords(
             alone,
             common,
@@ -156,24 +193,46 @@ class WithoutJoining:
             personalizing,
             close_call(pays, common < alone),
             close_call(personalizing, personalized < alone),
-            *((float(low), float(high)) for low, high in bands),
+            alone_band,
+            common_band,
+            personalized_band,
+            None if self.with_intercept is None else float(np.median(self.with_intercept)),
         )
 
 
-def personalized_cost(own: Array, common: Array) -> Array:
+def personalized_cost(own: Array, common: Array, with_intercept: Array | None = None, p: int = 1) -> Array:
     """Cost of the model personalized at home, from the costs of the owner's own model and of the common one.
 
     With costs a and t, the best mixture of the two costs at/(a + t); 5 % of the smaller is added for estimating its weights.
+    with_intercept: cost of the common model with the best intercept for this owner. Personalizing may leave the intercept
+    to the owner, whose estimate costs a/p as that of any of the p parameters; the others are then mixed.
     """
-    return own * common / np.maximum(own + common, 1e-300) + 0.05 * np.minimum(own, common)
+    cost = np.asarray(own * common / np.maximum(own + common, 1e-300) + 0.05 * np.minimum(own, common))
+    if with_intercept is None:
+        return cost
+    others = personalized_cost(np.asarray(own * (p - 1) / p), with_intercept)
+    return np.asarray(np.minimum(cost, own / p + others))
 
 
-def enough(own: float, public: float, worthwhile: float) -> float:
-    """The largest cost of the common model on an owner's own records with which joining pays, from costs there; 0 if none."""
+def enough(
+    own: float, public: float, worthwhile: float, apart: float, with_intercept: float | None = None, p: int = 1
+) -> float:
+    """The largest ψ of the common model on everybody's records with which joining pays on an owner's own; 0 if none.
+
+    own, public: costs on its own records. apart: by how much more the common model costs there. with_intercept: the same
+    with the best intercept for this owner, without which ψ is (p − 1)/p of itself.
+    """
     wanted = min(own, public) - worthwhile * (1.0 + min(own, public))
     costs = np.geomspace(1e-9, 1e6, 601)
-    paying = costs[np.minimum(costs, personalized_cost(np.asarray(own), costs)) <= wanted]
+    left = None if with_intercept is None else np.maximum(with_intercept + costs * (1.0 - 1.0 / p), 0.0)
+    common = np.maximum(apart + costs, 0.0)
+    paying = costs[np.minimum(common, personalized_cost(np.asarray(own), common, left, p)) <= wanted]
     return float(paying.max(initial=0.0))
+
+
+def _has_intercept(problem: Problem) -> bool:
+    """Whether the model has an intercept beside other parameters."""
+    return problem.terms.model.intercept and problem.n_parameters > 1
 
 
 def _own(world: World, records: int) -> float:

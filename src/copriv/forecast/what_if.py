@@ -17,8 +17,6 @@ from copriv.forecast.forecaster import forecast
 from copriv.forecast.result import Forecast
 from copriv.formatting.cards import Shown
 
-MOST_MORE_OWNERS = 10_000
-
 
 @dataclass(frozen=True)
 class Target(Shown):
@@ -34,7 +32,7 @@ class Target(Shown):
     records: float | None
     """The smallest factor on everybody's records; None where no factor is enough."""
     more_owners: int | None
-    """Number of additional owners (`like`); None where MOST_MORE_OWNERS are too few."""
+    """Number of additional owners (`like`); None where 10,000 are too few."""
     like: tuple[int, float]
     """Records and ε of an additional owner: the medians."""
 
@@ -100,7 +98,7 @@ def reach(outlook: Forecast, value: float) -> Target:
         by = "together"
     more: int | None = 0
     if members.together() > value:
-        more = smallest_number(enough, MOST_MORE_OWNERS)
+        more = smallest_number(enough, 10_000)
     return Target(
         value,
         by,

@@ -4,9 +4,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-MOST = 1e7
-"""Largest percentage that is written as a number."""
-
 
 def percent(ratio: float) -> str:
     """Format a ratio in percent: two significant digits, no power of ten; ratios below 1e-9 are rounding errors, and 0.
@@ -19,8 +16,8 @@ def percent(ratio: float) -> str:
         return "unbounded"
     if abs(value) < 1e-7:
         return "0 %"
-    if value > MOST:
-        return f"over {MOST:,.0f} %"
+    if value > 1e7:
+        return "over 10,000,000 %"
     digits = 1 - math.floor(math.log10(abs(value)))
     return f"{round(value, digits):,.{max(0, digits)}f} %"
 

@@ -157,10 +157,7 @@ class GradientNoise(Mechanism):
         said = super().promise(agreed, owner)
         if not agreed.summed:
             return said
-        t = agreed.colluding
-        said += ", against everybody outside"
-        said += f" and the learner with any {counted(t, 'other owner')}" if t else " and the learner"
-        said += ", if the others add their shares"
+        said += f", against {against(agreed.colluding)}, if the others add their shares"
         if owner.floor is not None:
             return f"{said}; epsilon {owner.floor:g} if all the others work together, by noise of its own"
         remains = self.remaining(agreed, owner)
@@ -258,6 +255,12 @@ class Gaussian(GradientNoise):
         from copriv.privacy.approximate import GaussianAnswer
 
         return GaussianAnswer(sensitivity, self.multiplier(agreed.answers, *owner.budget), n_parameters)
+
+
+def against(colluding: int) -> str:
+    """Against whom an owner's ε holds in a sum, in words."""
+    alone = "everybody outside and the learner"
+    return f"{alone} with any {counted(colluding, 'other owner')}" if colluding else alone
 
 
 def noise_of(agreed: AgreedTerms, weights: Array | None = None) -> float:

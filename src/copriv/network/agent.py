@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
 from copriv.agreement import Agreement
-from copriv.agreement.sums import refuse_sums
+from copriv.agreement.sums import check_keys_named
 from copriv.errors import BudgetRefused, CoprivError, NotCertified, QueryRefused, Unreachable
 from copriv.formatting.sanitize import printable
 from copriv.model.records import InBlocks, Records
@@ -32,9 +32,13 @@ from copriv.network.messages import (
     Finished,
     Hello,
     Malformed,
+    Members,
     Message,
     Offer,
+    PublicKeys,
     Refusal,
+    SetSigned,
+    SumQuery,
     Welcome,
     closing_content,
     decode,
@@ -44,6 +48,7 @@ from copriv.network.messages import (
     welcome_content,
 )
 from copriv.network.policy import Policy
+from copriv.network.sum_messages import OwnersPart
 from copriv.network.transport import CHANCE, Clock, Dialer, Link
 from copriv.owner import Owner
 from copriv.privacy.ledger import AnswerLost, Ledger, LedgerDamaged, LedgerFailed
@@ -55,6 +60,9 @@ WELCOME_SECONDS = 20.0
 """Time limit for the learner's welcome, four times the wait that its rate limit imposes on frequent connections."""
 _LONGEST_PACE, _LONGEST_REASON = 86_400.0, 500
 """Largest pace that a welcome may name (a day, in seconds), and the largest number of characters of a logged reason."""
+
+
+_Asked = Query | PublicKeys | SetSigned
 
 
 @runtime_checkable
@@ -88,6 +96,10 @@ class LearnerRefused(Unreachable):
     exit_code = 3
 
 
+class RefusedByLearner(LearnerRefused):
+    """The learner refuses this owner before a run, for example because it has another agreement."""
+
+
 class OwnerAgent:
     """One owner's side of the network, for one agreement.
 
@@ -115,7 +127,8 @@ class OwnerAgent:
         times: ReleaseTime | None = None,
     ) -> None:
         self._policy = policy or Policy()
-        refuse_sums(agreement)
+        if agreement.summed:
+            check_keys_named(agreement)
         keys.check_agreed(agreement.owner_keys.get(name))
         self._checked = Owner(agreement, name, records, loss)  # raises now whatever can be refused without a query
         self._policy.check(agreement, name, columns)
@@ -126,14 +139,29 @@ class OwnerAgent:
         self._times = times or self._checked.release_time()
         self._current: tuple[str, Owner] | None = None
         """The name of the newest run, and the owner that answers in it."""
+        self._sums: OwnersPart | None = None
+        """Its part in the sums of that run, where answers are seen in sums only."""
         self._runs = 0
         self._logged_kinds: set[type[CoprivError]] = set()
         """Types of the errors that were logged as reasons of a refusal."""
         self._heads: dict[str, str] = {}
         """Head of the learner's record of the run by the identity of each answered query."""
+        self.connected, self.answers, self.refusals = False, 0, 0
+        """Whether a run goes on with the learner, and the numbers of answers and of refusals since this was made."""
         self._last_contact = self._last_answer = 0.0
+        self._made = time.monotonic()
         self._count_signed = False
         """Whether the owner signed its number of answers, after which it gives none."""
+
+    @property
+    def slot(self) -> float:
+        """Seconds after which an answer leaves, whatever the records."""
+        return self._times.slot
+
+    @property
+    def idle(self) -> float:
+        """Seconds since the last answer, or since this was made where there is none."""
+        return time.monotonic() - (self._last_answer or self._made)
 
     async def serve(self) -> str:
         """Answer until the learner ends the run; returns the learner's reason.
@@ -141,7 +169,7 @@ class OwnerAgent:
         Raises Unreachable after `patience.give_up` without contact, LearnerRefused where either party refuses the other,
         LedgerDamaged or LedgerFailed where the ledger cannot be relied on.
         """
-        failures, self._last_contact = 0, time.monotonic()
+        failures, self._last_contact, self._count_signed = 0, time.monotonic(), False
         while True:
             begun = time.monotonic()
             try:
@@ -180,8 +208,10 @@ class OwnerAgent:
             )
             clock = Clock(link, welcome, self._terms.rate)
             try:
+                self.connected = True
                 return await self._answering(link, owner, welcome, clock)
             finally:
+                self.connected = False
                 self._last_contact = time.monotonic()  # the learner was connected until now
                 clock.stop()
                 owner.drop_noise()
@@ -206,7 +236,7 @@ class OwnerAgent:
         except Malformed as error:
             raise Unreachable(f"what answered is no learner ({error})") from None
         if isinstance(welcome, Refusal):
-            raise LearnerRefused(f"the learner refused {self._name}: {printable(welcome.reason)}")
+            raise RefusedByLearner(f"the learner refused {self._name}: {printable(welcome.reason)}")
         if not isinstance(welcome, Welcome):
             raise Unreachable(f"the learner began with {type(welcome).__name__}, not with a welcome")
         for valid, problem in (
@@ -274,18 +304,31 @@ class OwnerAgent:
             ε, δ, m = Fraction(self._terms.epsilon), Fraction(self._terms.delta), self._agreement.answers
             ledger = self._ledgers.run(self._agreement.fingerprint, run, ε, m, δ)
             self._current = run, self._checked.charging(ledger, self._times)
+            if self._agreement.summed:
+                self._sums = OwnersPart(self._agreement, run, self._keys, self._current[1])
         return self._current[1]
 
-    def _signed_reply(self, owner: Owner, query: Query, welcome: Welcome) -> tuple[Message, CoprivError | None]:
-        """Check the learner's signature of a query, `respond` to it, and sign the answer."""
-        learner = self._keys.certified(welcome.certificate)
-        if not learner.signed(query.signature, query_content(welcome.run, query, self._dictionary)):
-            return _refusal(query, "query", "the learner did not sign it as a query of this run"), None
-        # An answer signed for two histories of the run would let the learner choose between them.
-        if self._heads.get(query.identity, query.head) != query.head:
-            return _refusal(query, "query", "it was asked before, from another record of the run"), None
-        reply, failure = respond(owner, query, self._log_refusal)
+    def _signed_reply(self, owner: Owner, asked: _Asked, welcome: Welcome) -> tuple[Message, CoprivError | None]:
+        """Check the learner's signature of a query, reply to it or to a later message of its sum, and sign an answer."""
+        sums = self._sums
+        if isinstance(asked, Query):
+            learner = self._keys.certified(welcome.certificate)
+            if not learner.signed(asked.signature, query_content(welcome.run, asked, self._dictionary)):
+                return _refusal(asked, "query", "the learner did not sign it as a query of this run"), None
+            # An answer signed for two histories of the run would let the learner choose between them.
+            if self._heads.get(asked.identity, asked.head) != asked.head:
+                return _refusal(asked, "query", "it was asked before, from another record of the run"), None
+        if not isinstance(asked, SumQuery | PublicKeys | SetSigned):
+            reply, failure = respond(owner, asked, self._log_refusal)
+        elif sums is None:
+            return _refusal(asked, "query", "no sums were agreed on"), None
+        else:
+            reply, failure = _reply(lambda: sums.reply(asked), asked, self._log_refusal)
+        self.answers += isinstance(reply, Answer)
+        self.refusals += isinstance(reply, Refusal)
         if isinstance(reply, Answer):
+            query = asked if isinstance(asked, Query) else sums and sums.query
+            assert query, "an answer to a sum follows its query"
             self._last_answer, self._heads[query.identity] = time.monotonic(), query.head
             reply = signed_answer(self._keys, welcome.run, query, reply, self._dictionary)
         return reply, failure
@@ -304,12 +347,18 @@ class OwnerAgent:
                 await link.send(encode(Refusal("", "malformed", str(error)[:500])))
                 continue
             match message:
-                case Query() if self._count_signed:
+                case Query() | PublicKeys() | SetSigned() if self._count_signed:
                     end = _refusal(message, "query", "it signed how many answers it gave; that was the end")
                     await link.send(encode(end))
-                case Query():
+                case Query() | PublicKeys() | SetSigned():
                     await self._answer(link, owner, message, welcome)
                     clock.served()
+                case Members() if self._sums is not None:
+                    try:
+                        self._sums.meet(message)
+                    except KeysRefused as error:
+                        await link.send(encode(Refusal("", *refusal_of(error))))
+                        raise
                 case Offer():
                     clock.offered(message.number)
                 case Busy():
@@ -324,8 +373,11 @@ class OwnerAgent:
                     why = f"a {type(message).__name__} is not for an owner in a run"
                     await link.send(encode(Refusal("", "malformed", why)))
 
-    async def _answer(self, link: Link, owner: Owner, query: Query, welcome: Welcome) -> None:
-        """Reply to one query. Raises Unreachable outside the policy's hours, and the error that ends this process."""
+    async def _answer(self, link: Link, owner: Owner, query: _Asked, welcome: Welcome) -> None:
+        """Reply to one query, or to a message of its sum.
+
+        Raises Unreachable outside the policy's hours, and the error that ends this process.
+        """
         if not self._policy.open_at(datetime.now()):
             raise Unreachable(f"{self._name} answers in the hours {self._policy.hours} only")
         self._check_still_valid(welcome)
@@ -380,8 +432,14 @@ def respond(
 
     log: is called with the reason of a refusal.
     """
+    return _reply(lambda: owner.answer(query), query, log)
+
+
+def _reply(
+    reply: Callable[[], Message], query: _Asked, log: Callable[[CoprivError], object]
+) -> tuple[Message, CoprivError | None]:
     try:
-        return owner.answer(query), None
+        return reply(), None
     except CoprivError as error:
         log(error)
         refusal = _refusal(query, *refusal_of(error))
@@ -390,5 +448,5 @@ def respond(
         return refusal, None
 
 
-def _refusal(query: Query, code: str, why: str) -> Refusal:
+def _refusal(query: _Asked, code: str, why: str) -> Refusal:
     return Refusal(query.identity[:200], code, why)

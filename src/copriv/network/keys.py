@@ -132,6 +132,11 @@ class Keys:
         """The party that the certificate names."""
         return self.party.name
 
+    @property
+    def ends(self) -> datetime:
+        """The end of the validity, in UTC, of this party's certificate or its authority's, whichever is first."""
+        return min(self.party.valid[1], self._authority.not_valid_after_utc)
+
     @cached_property
     def party(self) -> "Certified":
         """The party that the certificate certifies. Raises KeysRefused where it is not a party's certificate."""

@@ -17,8 +17,10 @@ from copriv.network.messages import (
     Finished,
     Hello,
     Message,
+    PublicKeys,
     Ready,
     Refusal,
+    SetSigned,
     Welcome,
     decode,
     encode,
@@ -216,6 +218,8 @@ class Learner:
                 return self._conductor.refused(owner, message, now)
             case Ready():
                 return self._conductor.ready(owner, message.number, now)
+            case PublicKeys() | SetSigned():
+                return self._conductor.relayed(owner, message, now)
             case Closing():
                 return self._conductor.closed(owner, message)
         raise Unreachable(f"{owner} sent a {type(message).__name__}")

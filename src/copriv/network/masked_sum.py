@@ -6,8 +6,10 @@
     all keys          →
                       ←  a signature of the set of all keys           MaskedAnswers.sign
     all signatures    →  charges its ledger, draws noise, masks
-                      ←  masked words, signed                         MaskedAnswers.masked
+                      ←  masked words                                 MaskedAnswers.masked
     adds up
+
+`sum_messages` carries this over a network, where each owner signs its masked words as any other answer, with the query.
 
 All owners that answer together take part, or there is no sum. An owner masks only in a set that every owner signed, and once
 in an attempt: its ledger is charged under the attempt's identity before noise is drawn, and who asks again gets the masked
@@ -18,20 +20,20 @@ Neither side trusts the other. A lying learner gets uniform words in place of a 
 summand, as it could anyway, or there is no sum. The proof is docs/proofs/masks.md.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, UInt64
+from jaxtyping import Float
 
 from copriv.agreement import Agreement
+from copriv.agreement.sums import check_keys_named
 from copriv.errors import QueryRefused
 from copriv.network.keys import Certified, Keys, KeysRefused
 from copriv.privacy.ledger import Ledger
 from copriv.privacy.masks import Attempt, EphemeralKey, point_digest, set_digest
-from copriv.privacy.shared_noise import Words, as_numbers, as_words
+from copriv.privacy.shared_noise import as_numbers, as_words
 from copriv.protocol import Answer, Query
 from copriv.types import Array
 
@@ -53,29 +55,16 @@ class SignedSet:
     signature: str
 
 
-@dataclass(frozen=True, eq=False)
-class Masked:
-    """Owner → learner: the owner's noisy vector under its masks."""
-
-    owner: str
-    words: UInt64[Words, " length"]
-    signature: str
-
-
 def members(agreement: Agreement, owner: str, keys: Keys, certificates: Iterable[str]) -> dict[str, Certified]:
     """All owners that answer together with `owner`, itself included, by name, from their certificates (PEM).
 
-    Raises KeysRefused where one is missing or is not of the key that the agreement names for it. Without that key whoever
-    holds the authority's could take part as all owners but one, and see the answer of that one.
+    Raises AgreementError where the agreement names no key for one, KeysRefused where a certificate is missing or is not of the
+    key that is named.
     """
     found = {party.name: party for party in map(keys.certified, certificates) if party.role == "owner"}
+    check_keys_named(agreement)
     agreed, names = agreement.owner_keys, [agreement.owner_names[i] for i in agreement.answers_with(owner)]
     for name in names:
-        if name not in agreed:
-            raise KeysRefused(
-                f"owner.key: the agreement names no key of {name}, so that somebody else could take part as {name} and "
-                "learn of the others' answers; name every owner's key (copriv owner keys)"
-            )
         if [agreed.get(other) for other in names].count(agreed[name]) > 1:
             raise KeysRefused(f"owner.key: {name} has the same key as another owner, so that one party would be both")
         if name not in found or found[name].key_fingerprint != agreed[name]:
@@ -115,16 +104,24 @@ class MaskedAnswers:
         self._open: _Open | None = None
         """The newest attempt, until its vector is masked."""
 
-    def key(self, attempt: Attempt, theta: Float[Array, " p"]) -> SignedKey | Masked:
+    def key(self, attempt: Attempt, theta: Float[Array, " p"]) -> SignedKey | Answer:
         """Take part in an attempt, in place of any that is open: a new key, or what was masked in it already.
 
         Raises QueryRefused for an attempt of another run or point, and AnswerLost for one that was charged and not answered.
         """
         if (attempt.fingerprint, attempt.run) != self._agreed or attempt.point != point_digest(theta):
             raise self._refused(attempt, "it is of another agreement, run or point")
-        given = self._summand.ledger.released(attempt.identity, theta)
+        ledger = self._summand.ledger
+        given = ledger.released(attempt.identity, theta)
         if given is not None:
-            return self._signed(attempt, as_words(given))
+            return Answer(
+                attempt.identity,
+                attempt.fingerprint,
+                self._name,
+                given,
+                answered=ledger.answers,
+                chain_head=ledger.head,
+            )
         if self._open is None or self._open.attempt != attempt:
             self._open = _Open(attempt, np.array(theta), EphemeralKey())
         public = self._open.key.public
@@ -146,8 +143,10 @@ class MaskedAnswers:
         opened.keys = named
         return SignedSet(self._name, self._keys.sign(_set_content(attempt, named)))
 
-    def masked(self, attempt: Attempt, signatures: Iterable[SignedSet]) -> Masked:
+    def masked(self, attempt: Attempt, signatures: Iterable[SignedSet]) -> Answer:
         """This owner's vector, with noise and masks, once every owner has signed the set that this one signed.
+
+        Its numbers are words (`copriv.privacy.shared_noise.as_words`).
 
         Raises QueryRefused, or BudgetRefused where the ledger refuses the charge: nothing leaves then.
         """
@@ -163,16 +162,12 @@ class MaskedAnswers:
         def hide(noisy: Float[Array, " halves"]) -> Float[Array, " halves"]:
             return as_numbers(opened.key.masked(as_words(noisy), self._name, attempt, keys))
 
-        answer = self._summand.answer(Query(attempt.identity, attempt.fingerprint, self._name, opened.theta), hide)
-        return self._signed(attempt, as_words(answer.gradient))
+        return self._summand.answer(Query(attempt.identity, attempt.fingerprint, self._name, opened.theta), hide)
 
     def _opened(self, attempt: Attempt) -> "_Open":
         if self._open is None or self._open.attempt != attempt:
             raise self._refused(attempt, "it is not the one that is open")
         return self._open
-
-    def _signed(self, attempt: Attempt, words: UInt64[Words, " length"]) -> Masked:
-        return Masked(self._name, words, self._keys.sign(_masked_content(attempt, self._name, words)))
 
     def _refused(self, attempt: Attempt, why: str) -> QueryRefused:
         return QueryRefused(f"{self._name} refused attempt {attempt.attempt} at round {attempt.round}: {why}")
@@ -189,27 +184,28 @@ class _Open:
     """Public keys by owner, once this owner signed them."""
 
 
-class MaskedSum:
-    """The learner's side of one attempt, whatever the order in which the owners' messages arrive.
+class AnotherKey(QueryRefused):
+    """An owner gave a second key of an attempt, as one does that was started again: it cannot take part any more."""
 
-    length: number of words that each owner gives.
-    Each method raises QueryRefused for what its owner did not sign for this attempt, for what comes before its time, and for
-    what differs from an earlier message of the same owner.
+
+class KeysOfSum:
+    """The learner's side of one attempt up to its masks, whatever the order in which the owners' messages arrive.
+
+    Each method raises QueryRefused for what its owner did not sign for this attempt, and for what comes before its time.
     """
 
-    def __init__(self, attempt: Attempt, owners: Mapping[str, Certified], length: int) -> None:
-        self._attempt, self._owners, self._length = attempt, owners, length
+    def __init__(self, attempt: Attempt, owners: Mapping[str, Certified]) -> None:
+        self._attempt, self._owners = attempt, owners
         self._keys: dict[str, SignedKey] = {}
         self._signatures: dict[str, SignedSet] = {}
-        self._masked: dict[str, Masked] = {}
         self._set = b""
         """What every owner signs of the keys, once all are there."""
 
     def key(self, message: SignedKey) -> None:
-        """Take an owner's key."""
+        """Take an owner's key. Raises AnotherKey where it gave another one before."""
         self._check(message, _key_content(self._attempt, message.owner, message.key))
         if self._keys.setdefault(message.owner, message).key != message.key:
-            raise self._refused(message, "it gave another key before")
+            raise AnotherKey(self._refused(message, "it gave another key before").args[0])
         if self.keys:
             self._set = _set_content(self._attempt, {one.owner: one.key for one in self.keys})
 
@@ -220,37 +216,29 @@ class MaskedSum:
         self._check(message, self._set)
         self._signatures.setdefault(message.owner, message)
 
-    def masked(self, message: Masked) -> None:
-        """Take an owner's masked words."""
-        if message.words.shape != (self._length,):
-            raise self._refused(message, f"{self._length} words are expected, not shape {message.words.shape}")
-        self._check(message, _masked_content(self._attempt, message.owner, message.words))
-        if not np.array_equal(self._masked.setdefault(message.owner, message).words, message.words):
-            raise self._refused(message, "it gave other words before")
+    @property
+    def begun(self) -> bool:
+        """Whether an owner has given a key."""
+        return bool(self._keys)
 
     @property
     def keys(self) -> tuple[SignedKey, ...]:
-        """The keys that every owner is to sign; empty until all are there."""
-        return tuple(self._keys.values()) if self._keys.keys() == self._owners.keys() else ()
+        """The keys that every owner is to sign, in the owners' order; empty until all are there."""
+        return tuple(self._keys[name] for name in self._owners) if self._keys.keys() == self._owners.keys() else ()
 
     @property
     def signatures(self) -> tuple[SignedSet, ...]:
-        """The signatures with which every owner masks; empty until all are there."""
-        return tuple(self._signatures.values()) if self._signatures.keys() == self._owners.keys() else ()
+        """The signatures with which every owner masks, in the owners' order; empty until all are there."""
+        if self._signatures.keys() != self._owners.keys():
+            return ()
+        return tuple(self._signatures[name] for name in self._owners)
 
-    @property
-    def sum(self) -> UInt64[Words, " length"] | None:
-        """The sum of all owners' noisy vectors modulo 2⁶⁴; None until all are there."""
-        if self._masked.keys() != self._owners.keys():
-            return None
-        return np.asarray(np.sum([one.words for one in self._masked.values()], axis=0, dtype=np.uint64))
-
-    def _check(self, message: SignedKey | SignedSet | Masked, content: bytes) -> None:
+    def _check(self, message: SignedKey | SignedSet, content: bytes) -> None:
         owner = self._owners.get(message.owner)
         if owner is None or not owner.signed(message.signature, content):
             raise self._refused(message, "it did not sign this for this attempt")
 
-    def _refused(self, message: SignedKey | SignedSet | Masked, why: str) -> QueryRefused:
+    def _refused(self, message: SignedKey | SignedSet, why: str) -> QueryRefused:
         attempt = self._attempt
         return QueryRefused(
             f"{message.owner} is not heard in attempt {attempt.attempt} at round {attempt.round}: {why}"
@@ -265,10 +253,3 @@ def _key_content(attempt: Attempt, owner: str, key: bytes) -> bytes:
 def _set_content(attempt: Attempt, keys: Mapping[str, bytes]) -> bytes:
     """Content that every owner signs of an attempt's keys."""
     return attempt.content("set", set_digest(attempt, keys).hex())
-
-
-def _masked_content(attempt: Attempt, owner: str, words: UInt64[Words, " length"]) -> bytes:
-    """Content that an owner signs with its masked words."""
-    return attempt.content(
-        "masked", owner, hashlib.sha256(np.ascontiguousarray(words, dtype="<u8").tobytes()).hexdigest()
-    )

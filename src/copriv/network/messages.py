@@ -8,6 +8,7 @@ A frame is `COPRIV`, a version byte, a byte for the kind, and the fields of that
 | int    | 8 bytes, 0 or more                                                |
 | float  | 8 bytes, IEEE 754, finite                                         |
 | vector | length (4 bytes), that many float64 numbers                       |
+| texts  | length (4 bytes), that many str                                   |
 
 All values are little-endian; floats are sent exactly. A frame with missing or additional bytes is refused as a whole, with
 a reason. NaN in a vector is well-formed here; owner and learner refuse it.
@@ -36,6 +37,9 @@ MAX_FRAME = 4 << 20
 """Bytes of a frame; longer ones are refused unread. It has room for half a million parameters."""
 MAX_TEXT = 4000
 """Bytes of a text, such as a certificate in PEM (about 800) or a reason."""
+
+
+Texts: TypeAlias = tuple[str, ...]
 
 
 class Malformed(InvalidInput):
@@ -75,6 +79,44 @@ class Welcome:
     """The learner's certificate, PEM."""
     signature: str
     """Over the owner's hello and the run, by the certificate's key; hex."""
+
+
+@dataclass(frozen=True, eq=False)
+class SumQuery(Query):
+    """Learner → owner: a query for an answer that is seen in a sum only. It begins an attempt at one (`masked_sum`)."""
+
+    round: int = 0
+    """k, of the step that the sum is for."""
+    attempt: int = 0
+    """The number of the run's turn, so that no two attempts have the same."""
+
+
+@dataclass(frozen=True)
+class Members:
+    """Learner → owner, once on a connection: the owners whose answers are added up with its own."""
+
+    certificates: Texts
+    """PEM, in the agreement's order."""
+
+
+@dataclass(frozen=True)
+class PublicKeys:
+    """Owner → learner: its public key of an attempt. Learner → owner: those of all owners, in the agreement's order."""
+
+    identity: str
+    """Of the query that began the attempt."""
+    keys: Texts
+    """Hex."""
+    signatures: Texts
+    """Hex, each by the key's owner (`masked_sum`)."""
+
+
+@dataclass(frozen=True)
+class SetSigned:
+    """Owner → learner: its signature of the keys of all owners. Learner → owner: everybody's, in the agreement's order."""
+
+    identity: str
+    signatures: Texts
 
 
 @dataclass(frozen=True)
@@ -126,17 +168,31 @@ class Closing:
     signature: str = ""
 
 
-Message: TypeAlias = Hello | Welcome | Query | Answer | Refusal | Offer | Ready | Busy | Finished | Closing
+Message: TypeAlias = (
+    Hello
+    | Welcome
+    | Query
+    | Answer
+    | Refusal
+    | Offer
+    | Ready
+    | Busy
+    | Finished
+    | Closing
+    | Members
+    | PublicKeys
+    | SetSigned
+)
 
 _KINDS: dict[int, type[Any]] = {
     1: Hello, 2: Welcome, 3: Query, 4: Answer, 5: Refusal, 6: Offer, 7: Ready, 8: Busy, 9: Finished,
-    10: Closing,
+    10: Closing, 11: SumQuery, 12: Members, 13: PublicKeys, 14: SetSigned,
 }  # fmt: skip
 _NUMBER = {kind: number for number, kind in _KINDS.items()}
 _FIELDS = {kind: [(field.name, field.type) for field in fields(kind)] for kind in _NUMBER}
 _HEADER = struct.Struct("<6sBB")
 _NUMBERS = {int: struct.Struct("<Q"), float: struct.Struct("<d")}
-_TEXT_SIZE, _VECTOR_SIZE = struct.Struct("<H"), struct.Struct("<I")
+_TEXT_SIZE, _LENGTH = struct.Struct("<H"), struct.Struct("<I")
 
 
 def encode(message: Message) -> bytes:
@@ -191,9 +247,11 @@ def _written(kind: Any, value: Any) -> bytes:
         if len(raw) > MAX_TEXT:
             raise struct.error(f"{len(raw)} bytes of text, at most {MAX_TEXT}")
         return _TEXT_SIZE.pack(len(raw)) + raw
+    if kind == Texts:
+        return _LENGTH.pack(len(value)) + b"".join(_written(str, text) for text in value)
     if value.ndim != 1:
         raise struct.error(f"a vector has one axis, not {value.ndim}")
-    return _VECTOR_SIZE.pack(len(value)) + np.ascontiguousarray(value, dtype="<f8").tobytes()
+    return _LENGTH.pack(len(value)) + np.ascontiguousarray(value, dtype="<f8").tobytes()
 
 
 def _read(kind: Any, frame: bytes, at: int) -> tuple[Any, int]:
@@ -208,7 +266,13 @@ def _read(kind: Any, frame: bytes, at: int) -> tuple[Any, int]:
         if size > MAX_TEXT:
             raise ValueError(f"{size} bytes of text, at most {MAX_TEXT}")
         return _piece(frame, at, size).decode(), at + size
-    size, at = _number(_VECTOR_SIZE, frame, at)
+    size, at = _number(_LENGTH, frame, at)
+    if kind == Texts:
+        texts = []
+        for _ in range(size):
+            text, at = _read(str, frame, at)
+            texts.append(text)
+        return tuple(texts), at
     return np.frombuffer(_piece(frame, at, 8 * size), dtype="<f8").astype(np.float64), at + 8 * size
 
 

@@ -14,7 +14,7 @@ whatever the others answer without knowing this answer. An owner whose sum is im
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,8 +25,12 @@ from scipy import stats
 from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants, agreed_rule
 from copriv.errors import AgreementError, InvalidInput
+from copriv.mechanisms.gradients import GradientNoise
+from copriv.network.messages import SumQuery
 from copriv.network.store import START, Event, RunStore, StoreFailed
+from copriv.network.sum_messages import attempt_of
 from copriv.privacy.noise import Law
+from copriv.privacy.shared_noise import SharedNoise, as_words
 from copriv.protocol import Answer, Query
 from copriv.rules import Aggregation, named
 from copriv.rules.robust import RobustAggregation
@@ -79,6 +83,8 @@ class Turn:
     answers: dict[str, Array] = field(default_factory=dict)
     opened: float = 0.0
     late: bool = False
+    round: int = 1
+    """k, of the step that it is for."""
 
 
 @dataclass(eq=False, slots=True)
@@ -146,8 +152,8 @@ class Run:
         if self.several_at_once and not agreement.one_answer:
             self.window = agreement.agreement.window
         self.parties = {name: Party() for name in names}
-        self.asked: dict[str, Asked] = {}
-        """Every query of the run by its identity."""
+        self.asked: dict[tuple[str, str], Asked] = {}
+        """Every query of the run by its owner and identity."""
         self.open: dict[int, Turn] = {}
         """The open turn of each participant that was asked, in the order in which they were opened."""
         self.opened = 0
@@ -197,9 +203,20 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether all agreed queries moved the model, or every owner gave its m answers (without lost ones)."""
+        """Whether all agreed queries moved the model, or every owner gave its m answers (without lost ones), each seen."""
         given, m = (len(party.counts) for party in self.parties.values()), self.agreement.answers
-        return self.stepped >= self.agreement.queries or (self.stepped > 0 and all(n >= m for n in given))
+        if self.stepped >= self.agreement.queries:
+            return True
+        # Answers to sums that did not come about moved nothing.
+        return not self.agreement.summed and self.stepped > 0 and all(n >= m for n in given)
+
+    def query(self, turn: Turn, owner: str, sequence: int, head: str, signature: str = "") -> Query:
+        """The query of an owner in a turn. In a sum all owners' have the identity of the attempt, which is the turn's."""
+        if not self.agreement.summed:
+            identity = query_identity(self._fingerprint, self.name, owner, sequence)
+            return Query(identity, self._fingerprint, owner, turn.theta, head, signature)
+        query = SumQuery("", self._fingerprint, owner, turn.theta, head, signature, turn.round, turn.number)
+        return replace(query, identity=attempt_of(query, self.name).identity)
 
     def turn_of(self, owner: str) -> Turn | None:
         """The open turn that waits for an owner."""
@@ -221,14 +238,16 @@ class Run:
                 self.parties[said["owner"]].certificate = said["certificate"]
             case "asked":
                 self.opened = said["turn"]
-                self.open[said["participant"]] = Turn(said["turn"], said["participant"], line.numbers)
+                self.open[said["participant"]] = Turn(
+                    said["turn"], said["participant"], line.numbers, round=self.stepped + 1
+                )
             case "query":
                 owner, identity = said["owner"], said["identity"]
                 party, turn = self.parties[owner], self.open[self.participant_of[owner]]
                 party.asked, party.closed = said["sequence"], ""
                 # θ is shared, not copied: a small file may hold a long θ and a hundred thousand queries at it.
-                query = Query(identity, self._fingerprint, owner, turn.theta, self.head, said["signature"])
-                self.asked[identity], turn.waiting[owner] = Asked(said["turn"], query), query
+                query = self.query(turn, owner, said["sequence"], self.head, said["signature"])
+                self.asked[owner, identity], turn.waiting[owner] = Asked(said["turn"], query), query
             case "answer":
                 self._answered(line)
             case "stepped":
@@ -245,8 +264,8 @@ class Run:
                 party = self.parties[said["owner"]]
                 party.refusals += 1
                 party.lost += said["code"] == "lost"
-                asked = self.asked.get(said["identity"])
-                if said["code"] == "lost" and asked is not None and asked.query.owner == said["owner"]:
+                asked = self.asked.get((said["owner"], said["identity"]))
+                if said["code"] == "lost" and asked is not None:
                     asked.lost = True
             case "contradicted" | "failed":
                 party = self.parties[said["owner"]]
@@ -260,7 +279,7 @@ class Run:
 
     def _answered(self, line: Event) -> None:
         said, owner, gradient = line.data, line.data["owner"], line.numbers
-        asked, party, n = self.asked[said["identity"]], self.parties[owner], said["answered"]
+        asked, party, n = self.asked[owner, said["identity"]], self.parties[owner], said["answered"]
         head, signature = said["chain_head"], said["signature"]
         asked.answer = Answer(said["identity"], self._fingerprint, owner, gradient, n, head, signature)
         party.answered, party.chain_head = max(party.answered, n), head
@@ -296,11 +315,13 @@ class Run:
         ]
         if self._trajectory is not None and (noise := self._trajectory.noise_check) is not None:
             owners = [owner | {"too_little_noise": few} for owner, few in zip(owners, noise.too_little(), strict=True)]
+        seen = {"aggregation": "sum", "colluding": agreement.colluding} if agreement.summed else {}
         return {
             "run": self.name,
             "head": self.head,
             "rule": agreement.agreement.rule,
             "mechanism": agreement.agreement.mechanism,
+            **seen,
             "talk": self.talk,
             "status": self.status,
             "outcome": self.outcome,
@@ -323,7 +344,7 @@ def run_totals(agreement: Agreement, answers: Sequence[int], queries: int) -> di
         "answers": dict(zip(names, answers, strict=True)),
         "epsilon": {name: float(ε) for name, (ε, _) in zip(names, spent, strict=True)},
         "delta": {name: float(δ) for name, (_, δ) in zip(names, spent, strict=True)},
-        "noise_scale": {owner.name: mechanism.scale(agreement, owner) for owner in agreement.owner},
+        "noise_scale": dict(zip(names, agreement.noise_scales().tolist(), strict=True)),
     }
 
 
@@ -340,7 +361,7 @@ class Trajectory:
         agreement.mechanism.check_delta(agreement)
         p, start, matrix = n_parameters, agreement.agreement.start, agreement.agreement.preconditioner
         self.length = agreement.mechanism.length(agreement, p)
-        """Number of entries of an answer."""
+        """Number of entries of an answer; of one that is masked, two for each number (`copriv.privacy.shared_noise`)."""
         self._rule = agreed_rule(agreement, Participants.of(agreement), p, shares_by_rate=talk != "choose")
         self._weights = dict(zip(agreement.owner_names, agreement.weights, strict=True))
         θ = np.array(start or [0.0] * p)
@@ -349,6 +370,14 @@ class Trajectory:
         if matrix is not None and np.shape(matrix) != (p, p):
             raise AgreementError(f"agreement.preconditioner: needs {p} rows of {p} numbers")
         self._state = self._rule.start(θ[None, :])
+        self._sums: dict[tuple[str, ...], SharedNoise] = {}
+        """By the owners of each participant, where only sums of their answers are seen."""
+        if agreement.summed:
+            assert isinstance(agreement.mechanism, GradientNoise), "no other mechanism is agreed with sums"
+            self.length *= 2
+            for group in agreement.members:
+                names = tuple(agreement.owner_names[i] for i in group)
+                self._sums[names] = agreement.mechanism.in_sum(agreement, group, p)
         self.noise_check: NoiseCheck | None = None
         """Of an agreement that is robust against owners that lie; else None."""
         if agreement.agreement.robust is not None:
@@ -364,6 +393,8 @@ class Trajectory:
         """Why a vector is refused as an answer: its length, or entries that are not finite or too large; "" if it is not."""
         if answer.shape != (self.length,) or not np.isfinite(answer).all() or np.abs(answer).max(initial=0.0) > _MOST:
             return f"it must be {self.length} finite numbers of at most {_MOST:g}"
+        if self._sums and not ((answer >= 0) & (answer < 2**32) & (answer == np.floor(answer))).all():
+            return "it must be halves of masked words, which are whole numbers below 2³²"
         return ""
 
     def query(self, participant: int) -> Float[Array, " p"]:
@@ -374,10 +405,16 @@ class Trajectory:
     def step(self, participant: int, answers: Mapping[str, Array]) -> None:
         """One step of the rule with Σ (n_i/n_G) Q̄_i over the owners that answered (A, Remark 2), or their robust mean.
 
-        Raises InvalidInput where that needs the answers of more owners.
+        Of masked answers it is the sum modulo 2⁶⁴, in the unit of an answer. Raises InvalidInput where that needs the answers
+        of more owners.
         """
         given = np.array(list(answers.values())).reshape(len(answers), self.length)
-        if self.noise_check is None:
+        if self._sums:
+            if (noise := self._sums.get(tuple(answers))) is None:
+                raise InvalidInput("a sum has the answers of all owners that answer together, in their order")
+            words = np.sum([as_words(one) for one in given], axis=0, dtype=np.uint64)
+            answer = noise.vector(np.asarray(words))
+        elif self.noise_check is None:
             answer = Aggregation(np.array([self._weights[name] for name in answers])).vector(given)
         elif [*answers] == [*self._weights]:
             answer = self._robust.vector(given[None])[0]

@@ -28,28 +28,34 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from jaxtyping import Float
 
 from copriv.data.dictionary import PublicDictionary
-from copriv.errors import InvalidInput
+from copriv.errors import InvalidInput, QueryRefused
 from copriv.formatting.sanitize import printable
 from copriv.network.keys import Keys
+from copriv.network.masked_sum import AnotherKey
 from copriv.network.messages import (
     Busy,
     Closing,
+    Members,
     Message,
     Offer,
+    PublicKeys,
     Refusal,
+    SetSigned,
+    SumQuery,
     answer_content,
     closing_content,
     model_content,
     signed_query,
 )
 from copriv.network.model import Model
-from copriv.network.run import Asked, Run, Turn, query_identity
+from copriv.network.run import Asked, Run, Turn
 from copriv.network.store import RunStore, digest
+from copriv.network.sum_messages import Relay
 from copriv.network.turns import Conduct, Turns
 from copriv.protocol import Answer, Query
 from copriv.types import Array
@@ -123,6 +129,10 @@ class Conductor:
         self.parties = self.run.parties
         self._turns = Turns(self.run, self.conduct, now)
         self._outbox: list[tuple[str, Message]] = []
+        self._introduced: set[str] = set()
+        """Owners that were told, on their connection, who the others are whose answers are added up with theirs."""
+        self._relays: dict[int, Relay] = {}
+        """By the number of an open turn, where answers are seen in sums only; not stored."""
 
     @property
     def model(self) -> Float[Array, " p"]:
@@ -133,6 +143,10 @@ class Conductor:
     def stepped(self) -> int:
         """Number of queries (A1, A2) or rounds (S1, S2) that moved the model."""
         return self.run.stepped
+
+    def idle(self, now: float) -> float:
+        """Seconds since the last answer, or since this process began where there is none."""
+        return now - self._turns.progress
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
@@ -171,9 +185,10 @@ class Conductor:
         if certificate and certificate != self.parties[owner].certificate:
             self.store.event("certified", owner=owner, certificate=certificate)
         self.store.event("joined", owner=owner)
+        self._introduced.discard(owner)
         for turn in self.run.open.values():
             if owner in turn.waiting:
-                self._outbox.append((owner, turn.waiting[owner]))
+                self._send(turn.waiting[owner])
                 turn.opened, turn.late = now, False
         self._turns.offered.discard(owner)
         # The cause of an earlier refusal may have been removed: a policy, a ledger that was restored.
@@ -230,6 +245,8 @@ class Conductor:
             self.store.event("late", owner=answer.owner, identity=answer.identity, turn=asked.turn)
         elif not turn.waiting:
             self._step(turn)
+        else:
+            self._abandon_if_broken(turn)
         self._advance()
         return True
 
@@ -252,12 +269,40 @@ class Conductor:
         reason, code = printable(refusal.reason, _LONGEST_REASON), printable(refusal.code, 20)
         self.store.event("refused", owner=owner, identity=refusal.identity, code=code, reason=reason)
         turn = self.run.turn_of(owner)
-        if code == "lost" and party.lost <= self._m:
-            if turn is not None and turn.waiting[owner].identity == refusal.identity:
-                self._ask(turn, owner)
+        open_now = turn is not None and turn.waiting[owner].identity == refusal.identity
+        if self.agreement.summed and not (about_all or open_now):
+            pass  # an attempt that is over already
+        elif code == "lost" and party.lost <= self._m:
+            if turn is not None and open_now:
+                self._ask_again(turn, owner)
         else:
             # It is asked again each time it connects, and barred after 20 refusals beyond one for each of its answers.
             self._exclude(owner, reason, party.refusals > self._m + 20)
+        self._advance()
+        return True
+
+    def relayed(self, owner: str, message: PublicKeys | SetSigned, now: float) -> bool:
+        """An owner's public key of a sum arrived, or its signature of all keys; returns whether it was expected.
+
+        An attempt in which an owner cannot take part any more is abandoned, and an owner that gives what it did not sign is
+        excluded. Raises InvalidInput for a message of no query of its owner.
+        """
+        asked, turn = self._find_query(owner, message.identity), self.run.turn_of(owner)
+        if self.outcome is not None or turn is None or turn.number != asked.turn:
+            return self.outcome is not None
+        self._turns.now = now
+        try:
+            reply, for_all = self._relay(turn).take(owner, message)
+        except AnotherKey:
+            return self.refused(
+                owner, Refusal(message.identity, "lost", "it was started again during the attempt"), now
+            )
+        except QueryRefused as error:
+            self._exclude(owner, printable(str(error), _LONGEST_REASON), for_good=True)
+        else:
+            if reply is not None:
+                self._outbox += [(name, reply) for name in (turn.waiting if for_all else (owner,))]
+            self._abandon_if_broken(turn)
         self._advance()
         return True
 
@@ -286,7 +331,9 @@ class Conductor:
         self._restore(now)
         for name in here:
             self.parties[name].there = True
-            self._outbox += [(name, turn.waiting[name]) for turn in self.run.open.values() if name in turn.waiting]
+            for turn in self.run.open.values():
+                if name in turn.waiting:
+                    self._send(turn.waiting[name])
         for name, (reason, barred) in out.items():
             self._exclude(name, reason, barred)
         self.store.event("failed", owner=owner, error=printable(repr(error), _LONGEST_REASON))
@@ -337,6 +384,8 @@ class Conductor:
         elif not self.run.open and not any(self._turns.may_open(j) for j in range(len(self.run.members))):
             out = "; ".join(f"{name}: {party.out}" for name, party in self.parties.items() if party.out)
             so_far = f"after {self.stepped} of {self._queries} queries ({out})"
+            if self.agreement.summed and any(party.answered >= self._m for party in self.parties.values()):
+                so_far += "; the answers that were kept for further attempts at a sum are used up"
             if self.run.complete:
                 self._end("finished", f"every owner gave all its answers, {so_far}")
             else:
@@ -378,13 +427,45 @@ class Conductor:
 
     def _ask(self, turn: Turn, owner: str) -> None:
         sequence = self.parties[owner].asked + 1
-        identity = query_identity(self._fingerprint, self.store.run, owner, sequence)
-        plain = Query(identity, self._fingerprint, owner, turn.theta, self.store.head)
+        plain = self.run.query(turn, owner, sequence, self.store.head)
         query = signed_query(self._keys, self.store.run, plain, self.dictionary)
         self.store.event(
-            "query", turn=turn.number, owner=owner, sequence=sequence, identity=identity, signature=query.signature
+            "query",
+            turn=turn.number,
+            owner=owner,
+            sequence=sequence,
+            identity=query.identity,
+            signature=query.signature,
         )
+        self._send(query)
+
+    def _ask_again(self, turn: Turn, owner: str) -> None:
+        """Ask for an answer that was lost under another identity; of a sum, all owners in another attempt."""
+        if self.agreement.summed:
+            self._abandon(turn)
+        else:
+            self._ask(turn, owner)
+
+    def _send(self, query: Query) -> None:
+        owner = query.owner
+        if self.agreement.summed and owner not in self._introduced:
+            self._introduced.add(owner)
+            together = self.run.members[self.run.participant_of[owner]]
+            self._outbox.append((owner, Members(tuple(self.parties[name].certificate for name in together))))
         self._outbox.append((owner, query))
+
+    def _relay(self, turn: Turn) -> Relay:
+        if turn.number not in self._relays:
+            together = self.run.members[turn.participant]
+            query = self.run.query(turn, together[0], 0, "")
+            owners = {name: self._keys.certified(self.parties[name].certificate) for name in together}
+            self._relays[turn.number] = Relay(cast(SumQuery, query), self.store.run, owners)
+        return self._relays[turn.number]
+
+    def _abandon_if_broken(self, turn: Turn) -> None:
+        """Abandon an attempt that some owners have answered and others begin anew, after this process was started again."""
+        if self.agreement.summed and turn.answers and self._relay(turn).lacks_keys:
+            self._abandon(turn)
 
     def _exclude(self, owner: str, reason: str, for_good: bool = False) -> None:
         """Send an owner no more queries, and do not wait for it."""
@@ -395,16 +476,21 @@ class Conductor:
             self._settle(turn)
 
     def _find_query(self, owner: str, identity: str) -> Asked:
-        asked = self.run.asked.get(identity)
-        if asked is None or asked.query.owner != owner:
+        asked = self.run.asked.get((owner, identity))
+        if asked is None:
             raise InvalidInput(f"{owner} speaks of a query that it was never asked")
         return asked
 
     def _settle(self, turn: Turn) -> None:
-        """Close a turn without pending owners: step with the answers so far if `stragglers` allows it, or abandon it."""
-        if turn.waiting:
+        """Close a turn without pending owners: step with the answers so far if `stragglers` allows it, or abandon it.
+
+        A sum without one of its owners is abandoned at once.
+        """
+        if self.agreement.summed:
+            self._abandon(turn)
+        elif turn.waiting:
             return
-        if turn.answers and (self.conduct.stragglers == "drop" or len(self.run.members[turn.participant]) == 1):
+        elif turn.answers and (self.conduct.stragglers == "drop" or len(self.run.members[turn.participant]) == 1):
             self._step(turn)
         else:
             self._abandon(turn)
@@ -426,9 +512,11 @@ class Conductor:
     def _abandon(self, turn: Turn) -> None:
         for name in turn.waiting:
             self.parties[name].late = True
+        self._relays.pop(turn.number, None)
         self.store.event("abandoned", turn=turn.number, owners=sorted(turn.waiting))
 
     def _step(self, turn: Turn) -> None:
+        self._relays.pop(turn.number, None)
         used = [name for name in self.run.members[turn.participant] if name in turn.answers]
         data: dict[str, Any] = {
             "turn": turn.number,

@@ -30,7 +30,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.agreement.sums import refuse_sums
+from copriv.agreement.sums import check_keys_named
 from copriv.errors import CoprivError, InvalidInput
 from copriv.privacy.ledger.disk import OneWriter
 from copriv.types import Array
@@ -112,9 +112,10 @@ class RunStore:
     def create(cls, path: str | Path, agreement: Agreement, n_parameters: int) -> "RunStore":
         """Begin a run in a new file; ":memory:" keeps it in memory.
 
-        Raises InvalidInput where the file holds a run, AgreementError for sums, which no network carries yet.
+        Raises InvalidInput where the file holds a run, AgreementError for sums of owners whose keys it does not name.
         """
-        refuse_sums(agreement)
+        if agreement.summed:
+            check_keys_named(agreement)
         connection, writer = _open(path)
         with _closed_if(connection, writer, sqlite3.Error, path, "no run can be begun there ({}); give another file"):
             if _version(connection) != 0:

@@ -49,6 +49,10 @@ class Conduct:
             raise AgreementError(
                 "agreement.robust: needs the answers of all owners each round; wait for late ones (--stragglers wait)"
             )
+        if agreement.summed and self.stragglers == "drop":
+            raise AgreementError(
+                'agreement.aggregation: a "sum" has the answers of all owners; wait for late ones (--stragglers wait)'
+            )
         return replace(self, talk=cast(Talk, agreed or self.talk or "choose"))
 
 

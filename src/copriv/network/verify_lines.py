@@ -17,7 +17,7 @@ import numpy as np
 from copriv.errors import CoprivError
 from copriv.network.keys import Certified, KeysRefused
 from copriv.network.messages import MAX_FRAME, Closing, answer_content, closing_content, model_content, query_content
-from copriv.network.run import Run, query_identity
+from copriv.network.run import Run
 from copriv.network.store import START, Event, RunStore, digest, line_hash
 from copriv.network.turns import Talk
 from copriv.types import Array
@@ -216,19 +216,20 @@ class LineCheck:
         _require(its_own, f"{owner} was asked in turn {number}, which is not open or not its own")
         assert asking is not None
         before = asking.waiting.get(owner)
-        again = owner in asking.answers or (before is not None and not self.run.asked[before.identity].lost)
+        lost = before is not None and not self._agreement.summed and self.run.asked[owner, before.identity].lost
+        again = owner in asking.answers or (before is not None and not lost)
         _require(not again, f"{owner} was asked again in turn {number}: the learner could choose between its answers")
-        named = query_identity(self._agreement.fingerprint, self._store.run, owner, sequence)
+        named = self.run.query(asking, owner, sequence, "").identity
         follows = sequence == self.run.parties[owner].asked + 1 and identity == named
         _require(follows, f"the query {identity:.12}… has not the name that follows from the run and its number")
 
     def _answer(self, line: Event) -> None:
         said, name, m = line.data, line.data["owner"], self._agreement.answers
-        asked = self.run.asked.get(said["identity"])
+        asked = self.run.asked.get((name, said["identity"]))
         if asked is None or asked.answer is not None:
             raise _LineWrong(f"{name} answers what it was not asked, or what was answered")
         _require(not asked.lost, f"{name} answers what it had lost: the learner could choose between its answers")
-        written = asked.query.owner == name and digest(line.numbers) == said["gradient"]
+        written = digest(line.numbers) == said["gradient"]
         _require(written, f"the answer of {name} is not the one that was written down")
         unfit, n = self.run.trajectory.unfit(line.numbers), said["answered"]
         _require(not unfit, f"the answer of {name} is none: {unfit}")
@@ -244,6 +245,8 @@ class LineCheck:
         used = [name for name in self.run.members[turn.participant] if name in turn.answers]
         whom = ", ".join(used) or "nobody"
         _require(used and said["owners"] == used, f"turn {number} was answered by {whom}, and the step says otherwise")
+        whole = not self._agreement.summed or len(used) == len(self.run.members[turn.participant])
+        _require(whole, f"turn {number} was answered by {whom} alone, which is no sum of all owners")
         next_one = said["k"] == self.run.stepped + 1 and said["k"] <= self._agreement.queries
         _require(next_one, f"step {said['k']} is not the next one, or one more than was agreed on")
 
@@ -261,12 +264,12 @@ class LineCheck:
         self._owners[line.data["owner"]] = self._party(line.data["certificate"], "owner", line.data["owner"])
 
     def _query_signed(self, line: Event) -> None:
-        query = self.run.asked[line.data["identity"]].query
+        query = self.run.asked[line.data["owner"], line.data["identity"]].query
         content = query_content(self._store.run, query, self.run.dictionary)
         self._signed(self._learner, "the learner", query.signature, content, line)
 
     def _answer_signed(self, line: Event) -> None:
-        asked = self.run.asked[line.data["identity"]]
+        asked = self.run.asked[line.data["owner"], line.data["identity"]]
         query, answer = asked.query, asked.answer
         assert answer is not None, "the run has taken it"
         content = answer_content(self._store.run, query, answer, self.run.dictionary)

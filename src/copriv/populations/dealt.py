@@ -317,9 +317,10 @@ def heterogeneous_worlds(
     for i, (world, level) in enumerate(zip(sample.drawn(len(levels), seed), levels, strict=True)):
         deal = _Deal.of(world.pool, sample.hessian, size, np.random.default_rng([seed, 5, i]))
         shares, rows = deal.shares_at(level), world.pool.unbounded[0]
-        u = deal.heterogeneity(shares)
+        u, with_intercept = deal.heterogeneity(shares), deal.heterogeneity_with_intercept(shares)
         parts = tuple(Records(rows.features, rows.target, rows.weight * share) for share in shares)
-        made.append(replace(world, parts=parts, bundle=bundles.of_owner, apart=u, heterogeneity=float(size @ u)))
+        world = replace(world, parts=parts, bundle=bundles.of_owner, apart=u, heterogeneity=float(size @ u))
+        made.append(replace(world, apart_with_intercept=with_intercept))
     return tuple(made)
 
 
@@ -383,11 +384,20 @@ class _Deal:
         return self.shares(high)
 
     def heterogeneity(self, shares: Float[Array, "kinds records"]) -> Float[Array, " kinds"]:
-        """u_j = ½ m_jᵀA⁻¹m_j / f(θ*), m_j the mean gradient of kind j's rows at the common optimum."""
-        held = shares * self.weight
-        m = (held @ self.gradients) / held.sum(axis=1, keepdims=True)
+        """u_j = ½ m_jᵀA⁻¹m_j / f(θ*) of each kind."""
+        m = self._pull(shares)
         away = np.linalg.lstsq(self.hessian, m.T, rcond=1e-10)[0].T
         return np.asarray(0.5 * np.sum(m * away, axis=1) / self.optimum)
+
+    def heterogeneity_with_intercept(self, shares: Float[Array, "kinds records"]) -> Float[Array, " kinds"]:
+        """u_j less (m_j)₀²/2A₀₀f(θ*), what the best intercept for kind j saves; 0 is the intercept's place, the last."""
+        saved = 0.5 * self._pull(shares)[:, -1] ** 2 / (self.hessian[-1, -1] * self.optimum)
+        return np.asarray(np.maximum(self.heterogeneity(shares) - saved, 0.0))
+
+    def _pull(self, shares: Float[Array, "kinds records"]) -> Float[Array, "kinds p"]:
+        """m_j, the mean gradient of each kind's rows at the common optimum."""
+        held = shares * self.weight
+        return np.asarray((held @ self.gradients) / held.sum(axis=1, keepdims=True))
 
 
 def _softmax(scores: Float[Array, "kinds records"]) -> Float[Array, "kinds records"]:

@@ -29,7 +29,8 @@ import scipy.linalg
 from jaxtyping import Float
 
 from copriv.model.records import Records
-from copriv.populations.public_sample import PublicSample, curvature_of
+from copriv.populations.public_sample import PublicSample
+from copriv.populations.world import curvature_of
 from copriv.terms.heterogeneity import LEAST, unknown
 from copriv.types import Array
 

@@ -30,12 +30,12 @@ from scipy.special import chdtrc
 
 from copriv.errors import InvalidInput, NotCertified
 from copriv.formatting.cards import Shown
-from copriv.model.fitness import Fitness, Optimum
+from copriv.model.fitness import Optimum
 from copriv.model.records import Records
 from copriv.populations.law import EXACTLY, Law
-from copriv.populations.world import World, weighted, with_best_model
+from copriv.populations.world import World, curvature_of, weighted, with_best_model
 from copriv.problem import Problem
-from copriv.types import Array, is_linear
+from copriv.types import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,28 +268,6 @@ def nothing_left(pool: Problem) -> float:
     if pool.fitness.quadratic is None:
         return 1e-12
     return min(1e-12, EXACTLY * float(pool.fitness.value(np.zeros(pool.n_parameters))))
-
-
-def curvature_of(f: Fitness, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
-    """∇²f at θ: exact for the squared loss, else by finite differences, across a tenth of the predictions' range at a kink."""
-    if f.quadratic is not None:
-        return f.quadratic.hessian
-    r = f.records
-    loss, share = f.loss, r.weight / r.weight.sum()
-    c = f.regularizer.strength * np.eye(len(theta))
-    if is_linear(loss):
-        z = r.features @ theta
-        wide = max(float(np.ptp(z)), 1e-6)
-        # A lower limit, since the difference across a kink would be unbounded for nearly constant predictions.
-        if not loss.smooth:
-            wide = max(wide, 0.5 * float(np.ptp(r.target)))
-        h = (1e-4 if loss.smooth else 0.1) * wide
-        bend = (loss.slope(z + h, r.target) - loss.slope(z - h, r.target)) / (2.0 * h)
-        return np.asarray((r.features * (share * np.abs(bend))[:, None]).T @ r.features + c)
-    h = 1e-4 * max(float(np.abs(theta).max()), 1.0)
-    columns = [(f.gradient(theta + h * e) - f.gradient(theta - h * e)) / (2.0 * h) for e in np.eye(len(theta))]
-    rough = np.array(columns)
-    return np.asarray(0.5 * (rough + rough.T))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from copriv.losses import Huber, Logistic, Squared
 from copriv.model.fitness import Fitness, Optimum
 from copriv.model.records import Records
 from copriv.problem import Problem
-from copriv.types import Array, Whole
+from copriv.types import Array, Whole, is_linear
 
 HOPELESS = 1e6
 """The largest ψ, and ψ where there is no finite optimum."""
@@ -52,6 +52,8 @@ class World:
     """Mean over kinds or owners, weighted by records."""
     owners: tuple[OwnerDraw, ...] = ()
     """Each owner, where public rows tell of each; else ()."""
+    apart_with_intercept: Float[Array, " kinds"] | None = None
+    """`apart` where each kind has its own best intercept; None where owners are alike, or each is known."""
 
     def problem(self, agreement: Agreement) -> Problem:
         """The problem of an agreement of the owners, or of their bundles, in this world."""
@@ -114,6 +116,21 @@ class World:
             return np.full(len(models), HOPELESS)
         return _above(self.pool.fitness_of(self.pool.as_agreed(owner.law)), owner.best, models)
 
+    def on_own_with_intercept(self, i: int, models: Float[Array, "models p"]) -> Float[Array, " models"]:
+        """The same with the best intercept for owner i in place of each model's.
+
+        Exact for the squared loss, else by the curvature H at the law's best model: of ½δᵀHδ, the best intercept leaves
+        ½δᵀHδ − (Hδ)₀²/2H₀₀, with 0 the intercept's place and δ the difference from that model.
+        """
+        owner, cost = self.owners[i], self.on_own(i, models)
+        if owner.best is None:
+            return cost
+        H = curvature_of(self.pool.fitness_of(self.pool.as_agreed(owner.law)), owner.best.theta)
+        away = models - owner.best.theta
+        pull = away @ H
+        saved = pull[:, -1] ** 2 / np.maximum(H[-1, -1] * np.sum(away * pull, axis=1), 1e-300)
+        return np.asarray(cost * (1.0 - np.clip(saved, 0.0, 1.0)))
+
     def on_all(self, models: Float[Array, "*models p"]) -> Float[Array, "*models"]:
         """ψ of models on all records."""
         return _above(self.pool.fitness, self.pool.optimum, models)
@@ -146,6 +163,28 @@ def with_best_model(
     if now is not None:
         weight = weight * expit(z + y * (whole @ deviation)) / np.maximum(expit(y * (whole @ now.theta)), 1e-6)
     return Records(x, y, weight)
+
+
+def curvature_of(f: Fitness, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
+    """∇²f at θ: exact for the squared loss, else by finite differences, across a tenth of the predictions' range at a kink."""
+    if f.quadratic is not None:
+        return f.quadratic.hessian
+    r = f.records
+    loss, share = f.loss, r.weight / r.weight.sum()
+    c = f.regularizer.strength * np.eye(len(theta))
+    if is_linear(loss):
+        z = r.features @ theta
+        wide = max(float(np.ptp(z)), 1e-6)
+        # A lower limit, since the difference across a kink would be unbounded for nearly constant predictions.
+        if not loss.smooth:
+            wide = max(wide, 0.5 * float(np.ptp(r.target)))
+        h = (1e-4 if loss.smooth else 0.1) * wide
+        bend = (loss.slope(z + h, r.target) - loss.slope(z - h, r.target)) / (2.0 * h)
+        return np.asarray((r.features * (share * np.abs(bend))[:, None]).T @ r.features + c)
+    h = 1e-4 * max(float(np.abs(theta).max()), 1.0)
+    columns = [(f.gradient(theta + h * e) - f.gradient(theta - h * e)) / (2.0 * h) for e in np.eye(len(theta))]
+    rough = np.array(columns)
+    return np.asarray(0.5 * (rough + rough.T))
 
 
 def _counts(records: Records) -> Int[Whole, " rows"]:

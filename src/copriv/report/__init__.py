@@ -4,8 +4,7 @@
 `page` renders a document as one HTML file, and adds no numbers.
 """
 
-from copriv.report.build import document
+from copriv.report.build import document, page
 from copriv.report.evidence import RunFile
-from copriv.report.page import page
 
 __all__ = ["RunFile", "document", "page"]

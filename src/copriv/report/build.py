@@ -1,21 +1,28 @@
-"""Build the document of a report from its evidence, and check that its parts agree with one another.
+"""Build the document of a report from its evidence, check that its parts agree with one another, and render it.
 
 The owner's spending is read from the ledger alone, the guarantee from the agreement, who asked and what arrived from the run's
 file, and the forecast of the run from the learner's model file. Where two of them differ, the report lists a problem first.
+
+The page is one HTML file: words first, then numbers, then symbols; without scripts, other files or network. All content is from
+the document; Jinja2 escapes every value, so that no name can become markup.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from copriv import __version__
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from copriv import __version__, formatting
 from copriv.agreement import Agreement
-from copriv.display.run import verdict_fields
+from copriv.display.run import interval, verdict_fields
 from copriv.errors import CoprivError, InvalidInput, UsageError
 from copriv.forecast.document import check_is_of
+from copriv.formatting.numbers import counted, percent, plain_number
 from copriv.formatting.sanitize import printable
 from copriv.network.model import Model
 from copriv.privacy.ledger.lines import RunTotals, Totals, text_of
@@ -243,8 +250,9 @@ def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any
     try:
         what, noise = mechanism.leaves(agreement, terms)
         scale: float | None = mechanism.scale(agreement, terms)
+        promise = printable(mechanism.promise(agreement, terms)) if agreement.summed else None
     except CoprivError:  # terms that are still "auto", under which nobody can have answered
-        what, noise, scale = "", "", None
+        what, noise, scale, promise = "", "", None, None
     return {
         "name": printable(agreement.agreement.name),
         "own_copy": own_copy,
@@ -259,6 +267,7 @@ def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any
         "noise": printable(noise),
         "noise_scale": scale,
         "colluding": agreement.colluding if agreement.summed else None,
+        "promise": promise,
         "overlap": terms.overlap,
         "shared_epsilon": shared_epsilon,
         "shared_delta": shared_delta,
@@ -348,3 +357,47 @@ def _problem(where: str, what: str) -> dict[str, str]:
 
 def _of_run(where: str, run: str, what: str) -> dict[str, str]:
     return _problem(where, f"run {printable(run)[:8]}: {what}")
+
+
+_BESIDE = {
+    "queries": "queries of the whole run",
+    "answers": "answers of this owner",
+    "epsilon": "budget taken from this owner (ε)",
+    "delta": "probability of failure taken from this owner (δ)",
+    "error": "error of the model, above that of the best one; forecast: of the typical run",
+}
+_SOURCES = {
+    "ledger": "the ledger",
+    "run": "the run's file, replayed",
+    "learner": "the learner's signed word, from public rows",
+}
+
+
+def _sure(share: float) -> str:
+    """Format a probability rounded up, with two digits of its complement: 0.9999546 → "99.9955 %"."""
+    missing = 100.0 * (1.0 - share)
+    digits = 1 if missing < 1e-7 else max(1, 1 - math.floor(math.log10(missing)))
+    up = math.ceil(round(100.0 * share * 10**digits, 3)) / 10**digits
+    return f"{up:.{digits}f}".rstrip("0").rstrip(".") + " %"
+
+
+def page(document: dict[str, Any]) -> str:
+    """Render a report as one self-contained HTML document."""
+    templates = Environment(
+        loader=PackageLoader("copriv.report"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    templates.filters.update(
+        number=lambda value: "–" if value is None else f"{value:.4g}",
+        time=lambda text: f"{text[:10]} {text[11:16]} UTC" if text else "–",  # ISO 8601; a ledger's times are UTC
+        percent=percent,
+        sure=_sure,
+        factor=lambda times: "more than a million" if times is None or times > 1e6 else plain_number(times),
+        interval=lambda ends: interval(*ends),
+        times=lambda count: {1: "once", 2: "twice"}.get(count, f"{count} times"),
+        count=counted,
+    )  # fmt: skip
+    style = files(formatting).joinpath("page.css").read_text(encoding="utf-8")
+    return templates.get_template("report.html").render(
+        document=document, style=style, beside=_BESIDE, sources=_SOURCES
+    )

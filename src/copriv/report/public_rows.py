@@ -70,10 +70,13 @@ class PublicRows:
 
     def said_of(self, conductor: "Conductor") -> dict[str, Any]:
         """Judge the model of a run, and diagnose the owners' heterogeneity by their answers."""
-        asked = conductor.run.asked.values()
-        answers = ((one.query.owner, one.query.theta, one.answer.gradient) for one in asked if one.answer is not None)
-        assumed = heterogeneity_of(self._sample)
-        found = diagnose(self.agreement, self._everybody, assumed, conductor.model, answers)
+        found, asked = None, conductor.run.asked.values()
+        if not self.agreement.summed:  # masked answers say nothing of their owners
+            answers = (
+                (one.query.owner, one.query.theta, one.answer.gradient) for one in asked if one.answer is not None
+            )
+            assumed = heterogeneity_of(self._sample)
+            found = diagnose(self.agreement, self._everybody, assumed, conductor.model, answers)
         return {
             **self.judged(conductor.model),
             "heterogeneity_diagnosis": None if found is None else found.to_dict(),

@@ -16,7 +16,7 @@ from copriv.model.objective import ACCURACY
 from copriv.model.threads import one_thread
 from copriv.problem import Problem
 from copriv.schedules import Schedule
-from copriv.simulation.own_records import JUDGED, on_own_records
+from copriv.simulation.own_records import on_own_records
 from copriv.simulation.result import OwnerOutcome, RelativeFitness, Simulation
 from copriv.simulation.runs import Lies, NoiseSource, Options, play
 from copriv.types import Array
@@ -104,7 +104,8 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
             "them; give the tables (data.path)"
         )
     if judged is None:
-        judged = options.alone and agreement.goal == "own" and agreement.n_owners <= JUDGED and not stand_ins
+        # By default at most 20 owners, as many as a terminal's table shows: each takes a cross-validation in five parts.
+        judged = options.alone and agreement.goal == "own" and agreement.n_owners <= 20 and not stand_ins
     public, public_model, owners = None, None, []
     if known and problem.unbounded_public is not None and (options.alone or judged):
         public = problem.optimum_of(problem.unbounded_public, problem.optimum.theta, ACCURACY)

@@ -23,8 +23,6 @@ from copriv.types import Array
 
 PARTS = 5
 """Folds of the cross-validation."""
-JUDGED = 20
-"""Most owners that are compared by default, as many as a terminal's table shows; each takes PARTS cross-validations."""
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,6 @@ PAGES = ("join", "agreement", "ledger", "gallery")
 FILES = ("path", "public", "dictionary")
 """Keys of [data] that name files. A link can hold a state, and must not make the server read a file."""
 
-MOST_FILES = 8
-"""Largest number of files in one request."""
-
 
 class Pages:
     """The application of all pages but that of a run in progress."""
@@ -146,12 +143,12 @@ class Pages:
         return self._rows.without_paths(await run_in_threadpool(view, question, made))
 
 
-async def _files(request: Request) -> tuple[list[bytes], str | None, list[str]]:
+async def _files(request: Request, most: int = 8) -> tuple[list[bytes], str | None, list[str]]:
     """The files of a body that concatenates them, a ledger's head, and the names of the files; sizes and names are headers."""
     content, sizes = await request.body(), request.headers.get("x-sizes", "").split(",")
-    known = len(sizes) <= MOST_FILES and all(size.isdecimal() and len(size) < 12 for size in sizes)
+    known = len(sizes) <= most and all(size.isdecimal() and len(size) < 12 for size in sizes)
     if not known or sum(map(int, sizes)) != len(content):
-        raise InvalidInput(f"the files did not arrive whole, or are more than {MOST_FILES}; choose them again")
+        raise InvalidInput(f"the files did not arrive whole, or are more than {most}; choose them again")
     ends = accumulate(map(int, sizes))
     files = [content[end - int(size) : end] for size, end in zip(sizes, ends, strict=True)]
     head = unquote(request.headers.get("x-head", "")).strip().lower() or None

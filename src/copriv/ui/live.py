@@ -31,14 +31,10 @@ if TYPE_CHECKING:
     from copriv.network.store import Event
     from copriv.privacy.ledger.lines import Totals
 
-LOOK = 0.25
-"""Seconds between two snapshots."""
 WINDOW = 200
 """Number of lines of a long list that are sent at once."""
 POINTS = 2000
 """Approximate number of points at which the fitness is estimated along a run."""
-LINGER = 4.0
-"""Seconds without a listener after which the page of a finished run is closed."""
 
 
 @dataclass
@@ -116,8 +112,8 @@ def application(watch: Watch) -> Starlette:
 
 
 @contextmanager
-def page_served(watch: Watch, place: Place, log: Callable[[str], None]) -> Iterator[None]:
-    """Serve the page during the block, and after it while the page has listeners."""
+def page_served(watch: Watch, place: Place, log: Callable[[str], None], linger: float = 4.0) -> Iterator[None]:
+    """Serve the page during the block, and after it while the page has listeners, or had one within `linger` seconds."""
     running = server(application(watch), place)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [place.socket]}, daemon=True)
     log(f"open {place.address}")
@@ -125,7 +121,7 @@ def page_served(watch: Watch, place: Place, log: Callable[[str], None]) -> Itera
     try:
         yield
         last_seen = time.monotonic()
-        while watch.listeners > 0 or (watch.head.get("seen") and time.monotonic() - last_seen < LINGER):
+        while watch.listeners > 0 or (watch.head.get("seen") and time.monotonic() - last_seen < linger):
             if watch.listeners > 0:
                 last_seen = time.monotonic()
             time.sleep(0.1)
@@ -134,13 +130,13 @@ def page_served(watch: Watch, place: Place, log: Callable[[str], None]) -> Itera
         thread.join(5)
 
 
-async def with_snapshots(work: Any, look: Callable[[], None]) -> Any:
-    """Await the work, and call `look` in the same loop at its beginning, at its end, and every `LOOK` seconds."""
+async def with_snapshots(work: Any, look: Callable[[], None], every: float = 0.25) -> Any:
+    """Await the work, and call `look` in the same loop at its beginning, at its end, and after `every` seconds."""
     task = asyncio.ensure_future(work)
     try:
         while not task.done():
             look()
-            await asyncio.wait({task}, timeout=LOOK)
+            await asyncio.wait({task}, timeout=every)
         return await task
     finally:
         if not task.done():

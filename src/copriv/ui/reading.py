@@ -29,14 +29,10 @@ from copriv.report import RunFile, document, page
 
 _RUN_FILE = b"SQLite format 3\x00"
 _CERTIFICATE, _SECRET = b"-----BEGIN CERTIFICATE-----", b"PRIVATE KEY-----"
-_FIRST = 64
-"""Number of first bytes in which a secret key is recognised."""
 _SHOWN = ("turn", "owner", "reason", "error", "answered", "sequence", "talk", "k")
 """Fields of a line that are shown: never a certificate, a signature or an entry of θ."""
 MOST_LINES = 200_000
 """Largest number of lines that are sent to the browser; sums and verification are over all lines."""
-MOST_POINTS = 800
-"""Largest number of points of a timeline."""
 
 
 @dataclass
@@ -132,12 +128,13 @@ def _kind(content: bytes) -> str:
     """The field of `Given` for this file; unknown files count as ledgers, whose reader refuses them."""
     if content.startswith(_RUN_FILE):
         return "run"
-    if _SECRET in content[:_FIRST]:
+    if _SECRET in content[:64]:
         raise InvalidInput("a private key is not needed here, and was not kept: keep it where it was")
     if content.lstrip().startswith(_CERTIFICATE):
         return "authority"
-    if _is_model(content):
-        return "model"
+    with suppress(ValueError, RecursionError, LookupError, TypeError):
+        if isinstance(json.loads(content)["record"]["owners"], list):
+            return "model"
     if not content.lstrip().startswith(b"{") and (b"[agreement]" in content or b"[[owner]]" in content):
         return "agreement"
     return "ledger"
@@ -148,13 +145,6 @@ def _agreement(path: Path) -> Agreement:
         return Agreement.load(path)
     except AgreementError as error:
         raise InvalidInput(f"the agreement that was given cannot be used: {without_path(error, path)}") from None
-
-
-def _is_model(content: bytes) -> bool:
-    try:
-        return isinstance(json.loads(content)["record"]["owners"], list)
-    except (ValueError, RecursionError, LookupError, TypeError):
-        return False
 
 
 def _model(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -312,9 +302,9 @@ def run_line(agreement: Agreement) -> Callable[[Event], dict[str, Any]]:
     return shown
 
 
-def thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Evenly spaced points, at most about `MOST_POINTS`, with the first and the last."""
-    step = max(1, -(-len(points) // MOST_POINTS))
+def thinned(points: list[tuple[float, float]], most: int = 800) -> list[tuple[float, float]]:
+    """Evenly spaced points, at most about `most`, with the first and the last."""
+    step = max(1, -(-len(points) // most))
     kept = points[::step]
     if kept and kept[-1] != points[-1]:
         kept.append(points[-1])

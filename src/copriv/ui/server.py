@@ -125,7 +125,7 @@ class Guard:
             place = "/" + quote(scope["path"].lstrip("/\\"))  # always on this server
             await _answer(send, 303, "", {"location": place, "set-cookie": cookie})
             return
-        if refusal is None and not self._access.is_token(_cookie(headers.get("cookie", ""), self._access.cookie)):
+        if refusal is None and not self._access.is_token(self._cookie(headers)):
             refusal = 403, "Open the address that copriv showed when it started: it holds the token that lets you in."
         if refusal is not None:
             await _answer(send, *refusal)
@@ -139,6 +139,13 @@ class Guard:
             await _answer(send, 413, f"That is too large: at most {limit >> 20} MB are taken.")
             return
         await self._pass_on(scope, receive, send, limit)
+
+    def _cookie(self, headers: dict[str, str]) -> str | None:
+        """The token that the browser's cookie holds; None without one."""
+        try:
+            return SimpleCookie(headers.get("cookie", ""))[self._access.cookie].value
+        except (CookieError, KeyError):
+            return None
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send, limit: int) -> None:
         """Let the application answer, with `HEADERS`; the body ends at `limit` bytes, whatever its header says.
@@ -184,13 +191,6 @@ class Guard:
         navigates = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not navigates:
             return 403, "This request comes from another page."
-        return None
-
-
-def _cookie(header: str, name: str) -> str | None:
-    try:
-        return SimpleCookie(header)[name].value
-    except (CookieError, KeyError):
         return None
 
 

@@ -42,8 +42,6 @@ def preferred(cookie: str | None, accepted: str) -> str:
 
 
 Handler = Callable[[Request], Awaitable[Response]]
-BEAT = 0.5
-"""Seconds between two events of a stream."""
 
 
 def routes(pages: Sequence[str]) -> list[BaseRoute]:
@@ -132,7 +130,7 @@ def stream(changes: Callable[[dict[str, Any]], dict[str, Any]], count: Callable[
                     yield f"data: {json.dumps(json_ready(found))}\n\n"
                 else:
                     yield ": still here\n\n"
-                await asyncio.sleep(BEAT)
+                await asyncio.sleep(0.5)
         finally:
             count(-1)
 

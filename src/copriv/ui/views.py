@@ -25,10 +25,6 @@ from copriv.report.public_rows import PublicRows
 from copriv.terms import OwnerTerms
 from copriv.types import Array
 
-FRONTIER = 28
-"""Number of consortium sizes at which the frontier is computed."""
-MANY = 40
-"""Number of owners beyond which a view omits fair shares and break-even budgets, which take too long to compute."""
 EPSILONS = np.geomspace(1e-3, 1e3, 601)
 """Budgets among which the frontier is searched."""
 DROWNED = 1e12
@@ -231,7 +227,7 @@ def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, 
 def _rows(question: Question, made: Prepared, members: Consortium, public_only: float) -> list[dict[str, Any]]:
     """One row for each owner in the page."""
     together, alone, lost = members.together(), made.alone(members), members.loss_without()
-    N, few = len(alone), len(alone) <= MANY
+    N, few = len(alone), len(alone) <= 40  # fair shares and break-even budgets of more take too long
     shares, errors = np.full(N, np.nan), np.zeros(N)
     if few:
         shares, errors = shapley_values(members, samples=400)
@@ -282,9 +278,13 @@ def _on_own(
         [one["own"]["alone"] * one["records"] / table.records for one, table in zip(like, tables, strict=True)]
     )
     excess = np.maximum(np.array([one["own"]["together"] for one in like]) - usual, 0.0)
-    common = excess + together
-    most = [enough(a, e + public_only, worthwhile) - e for a, e in zip(alone, excess, strict=True)]
-    costs = {"alone": alone, "together": common, "personalized": personalized_cost(alone, common)}
+    common, with_intercept, p = excess + together, None, made.document["n_parameters"]
+    left: list[float | None] = [None] * len(like)
+    if known[0]["own"]["together_with_intercept"] is not None:
+        left = [one["own"]["together_with_intercept"] - usual * (p - 1) / p for one in like]
+        with_intercept = np.maximum(np.array(left), 0.0) + together * (p - 1) / p
+    most = [enough(a, e + public_only, worthwhile, e, rest, p) for a, e, rest in zip(alone, excess, left, strict=True)]
+    costs = {"alone": alone, "together": common, "personalized": personalized_cost(alone, common, with_intercept, p)}
     own = [dict(zip(costs, map(float, each), strict=True)) for each in zip(*costs.values(), strict=True)]
     return own, np.array(most)
 
@@ -315,7 +315,7 @@ def _frontier(made: Prepared, members: Consortium, public_only: float, spread: d
     each = members.number.astype(np.int64)
     size, N = float(np.median(np.repeat(members.records, each))), int(each.sum())
     ν = members.together_noise
-    counts = np.unique(np.round(np.geomspace(2, max(30, 3 * N), FRONTIER)).astype(int))
+    counts = np.unique(np.round(np.geomspace(2, max(30, 3 * N), 28)).astype(int))
     lines: dict[str, list[float | None]] = {name: [] for name in spread}
     for owners in counts.tolist():
         total = owners * size

@@ -79,6 +79,8 @@ def check(
 
     if not is_sql(path) and Path(path).suffix.lower() == ".toml":
         found = _Findings(Agreement.load(path))
+        if owner is not None:
+            _check_named(found.agreement, owner)
         found.check_agreement()
     elif agreement is None:
         raise UsageError(
@@ -88,16 +90,22 @@ def check(
         raise UsageError("--query: is for a data base (duckdb:FILE, postgresql://…), and a file is read whole")
     else:
         found = _Findings(Agreement.load(agreement))
-        if owner is None or owner not in found.agreement.owner_names:
-            known = ", ".join(found.agreement.owner_names[:12])
-            given = "missing" if owner is None else repr(owner)
-            raise UsageError(f"--owner: {given}; name one of the agreement's: {known}")
+        owner = _check_named(found.agreement, owner)
         found.check_table(path, query, agreement, owner, memory)
         if (keys, policy, ledger) != (None, None, None):
             found.check_readiness(owner, keys, policy, ledger, witness)
     answer(as_json, found.to_dict(), found.told())
     if found.problems:
         raise typer.Exit(InvalidInput.exit_code)
+
+
+def _check_named(agreement: "Agreement", owner: str | None) -> str:
+    """The owner's name. Raises UsageError where none is given, or nobody in the agreement is called that."""
+    if owner is None or owner not in agreement.owner_names:
+        known = ", ".join(agreement.owner_names[:12])
+        given = "missing" if owner is None else repr(owner)
+        raise UsageError(f"--owner: {given}; name one of the agreement's: {known}")
+    return owner
 
 
 @dataclass

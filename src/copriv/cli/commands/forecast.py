@@ -108,7 +108,6 @@ def ratio(text: str) -> float:
 
 
 WIDTH, HEIGHT = 80, 24
-WIDEST = 120
 MORE = "More: --details. What it would take: --target 2%. What if: --without NAME."
 
 
@@ -117,32 +116,28 @@ def lines(outlook: Forecast, asked: Sequence[str] = (), headline: Sequence[str] 
 
     asked: the answer to a question, in place of what joining means for each owner. headline: sentences in place of the verdict.
     """
-    width = min(width, WIDEST)
+    width = min(width, 120)  # longer lines are hard to read
     room = HEIGHT - 1 if width >= WIDTH else (HEIGHT - 1) * WIDTH // width  # a line for the prompt
     head = [*_wrapped(title(outlook), width), *_wrapped(made_from(outlook), width)]
     question = [line for one in asked for line in _wrapped(one, width)]
-    said = [*headline] or [answer(outlook)]
-    caution, more = outlook.caution, [*qualified(outlook)]
-    more += [caution] if caution else []
-    if question:
-        said, more = [], [*said, *more]
+    said, more = [*headline] or [answer(outlook)], [*qualified(outlook), *filter(None, [outlook.caution])]
     table = _aligned(owners(outlook), min(6, outlook.n_owners), width) + _wrapped(better_by(outlook), width)
-    table = [] if question else table
     models: list[str] = []
+    every_model = _aligned(costs(outlook), HEIGHT, width)
+    if question:
+        said, more, table, models = [], [*said, *more], [], every_model
     told = [line for note in notes(outlook) for line in _wrapped(note, width)]
 
     def screen() -> list[str]:
         parts = [head, question, _wrapped(" ".join(said), width), models, table, [*told, *_wrapped(MORE, width)]]
         return [line for part in parts if part for line in ("", *part)][1:]
 
-    if question:
-        models = _aligned(costs(outlook), HEIGHT, width)
     for sentence in more:
         said.append(sentence)
         if len(screen()) > room:
             said.pop()
-    if not models:
-        models = _aligned(costs(outlook), HEIGHT, width)
+    if not question:
+        models = every_model
         if len(screen()) > room:
             models = []
     return screen()
@@ -161,7 +156,9 @@ def _aligned(table: Table, most: int, width: int) -> list[str]:
     for name, (_, *rest) in zip(names, (table.head, *rows), strict=True):
         right = (" " * (size - cell_len(cell)) + cell for cell, size in zip(rest, others, strict=False))
         made.append((" " * gap).join([set_cell_size(name, first), *right]).rstrip())
-    return made + (_wrapped(f"{more}: --details, or --json", width) if more else [])
+    if more:
+        made += _wrapped(f"{more}: --details, or --json", width)
+    return made
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -19,9 +19,6 @@ from copriv.cli.wizard import asked, taken, written
 from copriv.errors import UsageError
 from copriv.formatting.sanitize import printable
 
-_LONGEST = 2000
-"""Largest number of characters of a question, or of the text before it."""
-
 
 def template() -> str:
     """The text of the file, which is a valid agreement as it stands."""
@@ -140,7 +137,7 @@ def command(
 def _shown(text: str) -> str:
     """The text without control characters, which names in a table can hold; line ends around it are kept."""
     said = text.strip("\n")
-    return text.replace(said, printable(said, _LONGEST))
+    return text.replace(said, printable(said, 2000))  # longer than any question
 
 
 def _init_network(agreement: Path, folder: Path, public: Path | None, days: int, requests: Sequence[Path]) -> None:

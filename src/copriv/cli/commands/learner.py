@@ -8,12 +8,22 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.long_work import Ui, UiPort, going_on, watched
-from copriv.cli.commands.options import AgreementFile, AsJson, KeysFolder, check_address, check_target, party_keys
-from copriv.cli.show.console import answer, log, tell, waiting
+from copriv.cli.commands.options import (
+    AgreementFile,
+    AsJson,
+    JsonLogs,
+    KeysFolder,
+    Metrics,
+    Stay,
+    check_address,
+    check_target,
+    party_keys,
+)
+from copriv.cli.show.console import answer, log, log_about, tell, waiting
 from copriv.cli.show.following import Following
 from copriv.cli.show.output import replace_file
 from copriv.display import Table
-from copriv.display.run import compared, run_tables
+from copriv.display.run import compared, in_sums, run_tables
 from copriv.errors import CoprivError, Unreachable, UsageError
 
 if TYPE_CHECKING:
@@ -36,49 +46,76 @@ def command(
     talk: Annotated[
         str | None,
         typer.Option(
-            metavar="HOW", help="choose, broadcast or request: how owners come to their turns; else as agreed."
+            metavar="HOW",
+            help="choose, broadcast or request: how owners come to their turns; else as agreed.",
+            envvar="COPRIV_TALK",
         ),
     ] = None,
     at_once: Annotated[
-        int | None, typer.Option(min=1, help="Owners at work at once, if the rule allows it; else all.")
+        int | None,
+        typer.Option(min=1, help="Owners at work at once, if the rule allows it; else all.", envvar="COPRIV_AT_ONCE"),
     ] = None,
     begin: Annotated[
-        str, typer.Option(metavar="WHEN", help="all: once every owner has come; any: with the first.")
+        str,
+        typer.Option(
+            metavar="WHEN", help="all: once every owner has come; any: with the first.", envvar="COPRIV_BEGIN"
+        ),
     ] = "all",
-    deadline: Annotated[float, typer.Option(metavar="SECONDS", min=0.01, help="After which an owner is late.")] = 30.0,
+    deadline: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.01, help="After which an owner is late.", envvar="COPRIV_DEADLINE")
+    ] = 30.0,
     stragglers: Annotated[
-        str, typer.Option(metavar="HOW", help="Rounds of all owners: wait for late ones, or drop them.")
+        str,
+        typer.Option(
+            metavar="HOW", help="Rounds of all owners: wait for late ones, or drop them.", envvar="COPRIV_STRAGGLERS"
+        ),
     ] = "wait",
     patience: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="Without any answer, before the run is stopped.")
+        float,
+        typer.Option(
+            metavar="SECONDS", min=0.1, help="Without any answer, before the run is stopped.", envvar="COPRIV_PATIENCE"
+        ),
     ] = 300.0,
     pace: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="Owners' mean waiting time (broadcast, request).")
+        float,
+        typer.Option(
+            metavar="SECONDS", min=0, help="Owners' mean waiting time (broadcast, request).", envvar="COPRIV_PACE"
+        ),
     ] = 0.02,
     model: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where the model goes; the store's name + .json.")
     ] = None,
     skops: Annotated[Path | None, typer.Option(metavar="FILE", help="Also a scikit-learn pipeline, by skops.")] = None,
     events: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Append events there as JSON lines; -: stderr.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Append events there as JSON lines; -: stderr.", envvar="COPRIV_EVENTS"),
     ] = None,
     public: Annotated[
         Path | None,
         typer.Option(
-            metavar="TABLE", help="The learner's public rows; public.parquet beside the keys, if there is one."
+            metavar="TABLE",
+            help="The learner's public rows; public.parquet beside the keys, if there is one.",
+            envvar="COPRIV_PUBLIC",
         ),
     ] = None,
     forecast_runs: Annotated[
         int,
         typer.Option(
-            metavar="N", min=0, help="Once the model is shown, forecast the run by N simulated ones; 0: do not."
+            metavar="N",
+            min=0,
+            help="Once the model is shown, forecast the run by N simulated ones; 0: do not.",
+            envvar="COPRIV_FORECAST_RUNS",
         ),
     ] = 0,
+    stay: Stay = False,
+    metrics: Metrics = None,
+    json_logs: JsonLogs = False,
     ui: Ui = False,
     ui_port: UiPort = 0,
     as_json: AsJson = False,
 ) -> None:
     """Wait for owners, conduct the run, write the model. A run that was stopped or killed goes on with --resume."""
+    from copriv.cli.commands.service import Figures, Service, agreements, operated
     from copriv.network.exports import need_skops, save_skops
     from copriv.network.grpc_transport import GrpcListener
     from copriv.network.learner import Learner
@@ -98,67 +135,101 @@ def command(
     # Checked now, because at the end the owners' budgets are spent.
     for option, file in (("--model", model), ("--skops", skops), ("--events", events)):
         check_target(option, file, agreement, store)
+    for option, given in (("--model", model), ("--skops", skops)):
+        if stay and given is not None:
+            raise UsageError(f"{option}: names one file, and --stay makes one for each agreement; leave it out")
     if skops is not None:
         need_skops()
-    terms, own = Agreement.load(agreement), party_keys(keys, "learner")
-    conduct = Conduct(
-        cast(Any, talk), at_once, deadline, begin=cast(Any, begin), stragglers=cast(Any, stragglers), patience=patience
-    ).under(terms)
-    dictionary = load_dictionary(terms, agreement)
-    p = n_parameters(terms, dictionary)
-    rows, strata = _public_rows(terms, public, keys, dictionary)
-    is_new = not store.exists()
-    path = model or store.with_suffix(".json")
-    if resume:
-        run = RunStore.resume(store, terms)
-    else:
-        run = RunStore.create(store, terms, p)
-    listened: list[str] = []
+    first, own = Agreement.load(agreement), party_keys(keys, "learner")
+    service = Service(own, log)
+    log_about(role="learner", party=own.name)
 
-    def listening(address: str) -> None:
-        listened.append(address)
-        log(f"listening at {address}; run {run.run[:8]}")
+    def conduct_under(terms: Agreement) -> None:
+        log_about(agreement=terms.fingerprint)
+        conduct = Conduct(
+            cast(Any, talk),
+            at_once,
+            deadline,
+            begin=cast(Any, begin),
+            stragglers=cast(Any, stragglers),
+            patience=patience,
+        ).under(terms)
+        dictionary = load_dictionary(terms, agreement)
+        p = n_parameters(terms, dictionary)
+        rows, strata = _public_rows(terms, public, keys, dictionary)
+        kept = store
+        if stay:  # each agreement's run has its own file, and goes on where it was
+            kept = store.with_name(f"{store.stem}-{terms.fingerprint[:12]}{store.suffix}")
+        is_new = not kept.exists()
+        path = model or kept.with_suffix(".json")
+        if resume or (stay and not is_new):
+            run = RunStore.resume(kept, terms)
+        else:
+            run = RunStore.create(kept, terms, p)
+        listened: list[str] = []
 
-    how = f"the run is safe in {store}: start the same command again with --resume, and it goes on where it was"
-    try:
-        written = _existing_model(run, path)
-        if written is not None and (rows is None or _is_compared(written, forecast_runs)):
-            if skops is not None and not skops.exists():
-                save_skops(written, skops)
-            how = f"The run is over: {written.record['outcome']}. {path} is as it was; nothing was asked or written."
-            answer(as_json, written.to_json(), [*run_tables(written.record), how])
-            return
-        conductor = Conductor(run, conduct, time.monotonic(), own, dictionary.fingerprint if dictionary else "")
-        with Following(conductor, events), watched(conductor, rows, strata, ui, ui_port) as conduct_it:
-            conducted = Learner(conductor, GrpcListener(listen, own), keys=own, pace=pace, on_listening=listening)
-            with going_on(how):
-                outcome = conduct_it(conducted.run())
-        result = conductor.signed_model(dictionary)
-        # The model is written before anything else can fail.
-        _write(result, path, store)
-        seen, judged = None, None
-        if rows is not None:
-            with going_on(f"the model is in {path}, without what the public rows say of it"):
-                seen, judged = _judged(conductor, rows, strata)
-                result = conductor.signed_model(dictionary, judged)
-            _write(result, path, store)
-        if skops is not None and result.finished_run:
-            save_skops(result, skops)
-        told: list[str | Table] = [*run_tables(result.record), f"{outcome.status}: {outcome.reason}. Wrote {path}"]
-        if seen is not None and forecast_runs > 0 and result.finished_run:
-            if not as_json:
-                tell(*told)
-            with going_on(f"the model is in {path}, without a forecast beside it"):
-                result = conductor.signed_model(dictionary, judged, _expected(seen, forecast_runs))
-            _write(result, path, store)
-            told = [compared(result.record["realised"], result.record["forecast"])]
-    finally:
-        run.close()
-        if is_new and not listened:
-            store.unlink(missing_ok=True)  # nothing began; a file that was there before is not removed
-    answer(as_json, result.to_json(), told)
-    if outcome.status == "stopped":
-        raise Unreachable(f"the run stopped: {outcome.reason}")
+        def listening(address: str) -> None:
+            listened.append(address)
+            log(f"listening at {address}; run {run.run[:8]}")
+
+        how = f"the run is safe in {kept}: start the same command again with --resume, and it goes on where it was"
+        try:
+            written = _existing_model(run, path)
+            if written is not None and (rows is None or _is_compared(written, forecast_runs)):
+                if skops is not None and not skops.exists():
+                    save_skops(written, skops)
+                how = (
+                    f"The run is over: {written.record['outcome']}. {path} is as it was; nothing was asked or written."
+                )
+                answer(as_json, written.to_json(), [*run_tables(written.record), how])
+                return
+            conductor = Conductor(run, conduct, time.monotonic(), own, dictionary.fingerprint if dictionary else "")
+
+            def figures() -> Figures:
+                parties = conductor.parties.values()
+                values = {
+                    "answers": float(sum(party.answered for party in parties)),
+                    "refusals": float(sum(party.refusals for party in parties)),
+                    "connected": float(sum(party.there for party in parties)),
+                    "lag_seconds": conductor.idle(time.monotonic()),
+                }
+                return Figures(bool(listened), values, bool(listened))
+
+            with Following(conductor, events), watched(conductor, rows, strata, ui, ui_port) as conduct_it:
+                conducted = Learner(conductor, GrpcListener(listen, own), keys=own, pace=pace, on_listening=listening)
+                with going_on(how):
+                    outcome = conduct_it(service.attended(conducted.run(), figures))
+            result = conductor.signed_model(dictionary)
+            # The model is written before anything else can fail.
+            _write(result, path, kept)
+            seen, judged = None, None
+            if rows is not None:
+                with going_on(f"the model is in {path}, without what the public rows say of it"):
+                    seen, judged = _judged(conductor, rows, strata)
+                    result = conductor.signed_model(dictionary, judged)
+                _write(result, path, kept)
+            if skops is not None and result.finished_run:
+                save_skops(result, skops)
+            told: list[str | Table] = [*run_tables(result.record), f"{outcome.status}: {outcome.reason}. Wrote {path}"]
+            told += [in_sums(terms.colluding)] * terms.summed
+            if seen is not None and forecast_runs > 0 and result.finished_run:
+                if not as_json:
+                    tell(*told)
+                with going_on(f"the model is in {path}, without a forecast beside it"):
+                    result = conductor.signed_model(dictionary, judged, _expected(seen, forecast_runs))
+                _write(result, path, kept)
+                told = [compared(result.record["realised"], result.record["forecast"])]
+        finally:
+            run.close()
+            if is_new and not listened:
+                kept.unlink(missing_ok=True)  # nothing began; a file that was there before is not removed
+        answer(as_json, result.to_json(), told)
+        if outcome.status == "stopped":
+            raise Unreachable(f"the run stopped: {outcome.reason}")
+
+    with operated(service, metrics):
+        for terms in agreements(first, agreement, stay, service):
+            conduct_under(terms)
 
 
 def _existing_model(run: "RunStore", path: Path) -> "Model | None":

@@ -50,6 +50,14 @@ def _head(head: str | None) -> str | None:
     return head
 
 
+def _json_logs(wanted: bool) -> bool:
+    if wanted:
+        from copriv.cli.show.console import json_logs
+
+        json_logs()
+    return wanted
+
+
 AgreementFile = Annotated[
     Path,
     typer.Argument(metavar="AGREEMENT", help="The agreement, a TOML file.", envvar="COPRIV_AGREEMENT", readable=False),
@@ -111,6 +119,23 @@ Memory = Annotated[
         metavar="MB", min=0, help="Read larger tables in blocks, for each answer anew.", envvar="COPRIV_MEMORY"
     ),
 ]
+JsonLogs = Annotated[
+    bool,
+    typer.Option(
+        "--json-logs", help="Log one JSON object a line.", envvar="COPRIV_JSON_LOGS", callback=_json_logs, is_eager=True
+    ),
+]
+Stay = Annotated[
+    bool,
+    typer.Option("--stay", help="After a run, wait for the next agreement in the same file.", envvar="COPRIV_STAY"),
+]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[HOST:]PORT", help="Serve metrics, health and readiness there; HOST: this machine alone.",
+        envvar="COPRIV_METRICS",
+    ),
+]  # fmt: skip
 Unfinished = Annotated[bool, typer.Option("--unfinished", help="Use the model although its run did not finish.")]
 
 

@@ -1,6 +1,9 @@
 """`copriv owner`: a data owner's keys, its process in a run, and its own models and verdicts, made at home."""
 
+import asyncio
+import logging
 from collections.abc import Callable
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,9 +14,9 @@ from copriv.agreement import Agreement
 from copriv.cli.commands import options
 from copriv.cli.commands.long_work import Ui, UiPort, going_on, page_beside
 from copriv.cli.commands.ui import needed
-from copriv.cli.show.console import answer, log, progress, waiting
+from copriv.cli.show.console import answer, log, log_about, progress, waiting
 from copriv.display.ledger import spent
-from copriv.errors import InvalidInput, UsageError
+from copriv.errors import AgreementError, InvalidInput, UsageError
 from copriv.formatting.numbers import listed, percent
 from copriv.terms import can_be_told_apart
 
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
     from copriv.data.dictionary import PublicDictionary
     from copriv.model.records import InBlocks, Records
     from copriv.network.model import Model
+
+_AGAIN = 5.0
+"""Seconds before a service dials a learner again that stopped the run or refused it: twice what the learner takes to leave."""
 
 
 def keys(
@@ -79,13 +85,17 @@ def serve(
         float,
         typer.Option(metavar="SECONDS", min=1, help="How long to dial without an answer.", envvar="COPRIV_GIVE_UP"),
     ] = 600.0,
+    stay: options.Stay = False,
+    metrics: options.Metrics = None,
+    json_logs: options.JsonLogs = False,
     ui: Ui = False,
     ui_port: UiPort = 0,
 ) -> None:
     """Answer the learner's queries on this owner's table, until the agreement is fulfilled or the budget is spent."""
+    from copriv.cli.commands.service import Figures, Service, agreements, next_agreement, operated
     from copriv.cli.show.following import beside
     from copriv.losses import by_name
-    from copriv.network.agent import OwnerAgent, Patience
+    from copriv.network.agent import OwnerAgent, Patience, RefusedByLearner
     from copriv.network.grpc_transport import GrpcDialer
     from copriv.network.learner import STOPPED
     from copriv.network.policy import Policy
@@ -94,52 +104,85 @@ def serve(
     from copriv.privacy.ledger.file import LedgerFile
 
     options.check_address("--learner", learner, least_port=1)
-    terms, own = Agreement.load(agreement), options.party_keys(keys, "owner", name)
+    first, own = Agreement.load(agreement), options.party_keys(keys, "owner", name)
     name, policy = own.name, options.policy_file(policy, keys)
-    rules = Policy()
-    if policy is not None:
-        rules = Policy.load(policy)
-    dictionary = load_dictionary(terms, agreement)
-    records, columns = _own_records(terms, name, data, query, dictionary, memory)
-    ε, δ = map(Fraction, rules.lifetime(terms, name))
-    if new_ledger and not ledger.exists():
-        create_ledger(ledger, name, witness, keys=keys)
-    with LedgerFile.open(ledger, name, ε, δ, ahead, witness, keys) as file:
-        promise = terms.mechanism.promise(terms, terms.terms_of(name))
-        log(f"{name} answers to {rules.learner!r} at {learner}, under agreement {terms.fingerprint[:16]}…")
-        log(promise)
-        log(f"ledger: {spent(file.totals)}")
-        log(f"policy: {policy or 'none; whatever the agreement says is answered, once'}")
-        watch, page = None, None
-        agent_log: Callable[[str], None] = log
-        if ui:
-            needed()
-            from copriv.ui.live import OwnerWatch
+    log_about(role="owner", party=name)
+    service = Service(own, log)
 
-            watch = OwnerWatch(name, terms.fingerprint, f"{rules.learner} at {learner}", promise)
-            page, agent_log = watch.watch, watch.copied(log)
+    def answer_under(terms: Agreement) -> None:
+        log_about(agreement=terms.fingerprint)
+        rules = Policy()
+        if policy is not None:
+            rules = Policy.load(policy)
+        dictionary = load_dictionary(terms, agreement)
+        records, columns = _own_records(terms, name, data, query, dictionary, memory)
+        ε, δ = map(Fraction, rules.lifetime(terms, name))
+        if new_ledger and not ledger.exists():
+            create_ledger(ledger, name, witness, keys=keys)
+        with LedgerFile.open(ledger, name, ε, δ, ahead, witness, keys) as file:
+            promise = terms.mechanism.promise(terms, terms.terms_of(name))
+            log(f"{name} answers to {rules.learner!r} at {learner}, under agreement {terms.fingerprint[:16]}…")
+            log(promise)
+            log(f"ledger: {spent(file.totals)}")
+            log(f"policy: {policy or 'none; whatever the agreement says is answered, once'}")
+            watch, page = None, None
+            agent_log: Callable[[str], None] = log
+            if ui:
+                needed()
+                from copriv.ui.live import OwnerWatch
 
-        def look() -> None:
-            if watch is not None:
-                watch.look(file.totals)
+                watch = OwnerWatch(name, terms.fingerprint, f"{rules.learner} at {learner}", promise)
+                page, agent_log = watch.watch, watch.copied(log)
 
-        look()
-        agent = OwnerAgent(
-            terms, name, records, by_name(terms.model.loss, terms.model.threshold), file,
-            GrpcDialer(learner, own, rules.learner), policy=rules, keys=own,
-            dictionary=dictionary.fingerprint if dictionary else "", columns=columns,
-            patience=Patience(give_up=give_up), log=agent_log, noise_ahead=ahead > 0,
-        )  # fmt: skip
-        how = f"{name} can go on: start the same command again; what it has answered stays answered, and paid for"
-        with going_on(how), page_beside(page, look, ui_port) as do:
-            reason = str(do(beside(agent.serve(), name, terms, lambda: file.totals)))
-            if watch is not None:
-                watch.over = reason
+            def look() -> None:
+                if watch is not None:
+                    watch.look(file.totals)
+
             look()
-        how = f"the run is over ({reason})"
-        if reason.startswith(STOPPED):
-            how = f"the run was {reason}; start this command again when the learner goes on with it"
-        typer.echo(f"{name}: {how}; {spent(file.totals)}")
+            agent = OwnerAgent(
+                terms, name, records, by_name(terms.model.loss, terms.model.threshold), file,
+                GrpcDialer(learner, own, rules.learner), policy=rules, keys=own,
+                dictionary=dictionary.fingerprint if dictionary else "", columns=columns,
+                patience=Patience(give_up=give_up), log=agent_log, noise_ahead=ahead > 0,
+            )  # fmt: skip
+            service.slot = agent.slot
+
+            def figures() -> Figures:
+                left = file.totals.lifetime - file.totals.committed
+                values: dict[str, Any] = {
+                    "epsilon_spent": file.totals.committed, "epsilon_left": left, "slot_seconds": agent.slot,
+                    "answers": agent.answers, "refusals": agent.refusals, "lag_seconds": agent.idle,
+                }  # fmt: skip
+                return Figures(agent.connected, {key: float(value) for key, value in values.items()})
+
+            how = f"{name} can go on: start the same command again; what it has answered stays answered, and paid for"
+            with going_on(how), page_beside(page, look, ui_port) as do:
+                while True:
+                    try:
+                        work = beside(agent.serve(), name, terms, lambda: file.totals)
+                        reason = str(do(service.attended(work, figures)))
+                        if not (stay and reason.startswith(STOPPED)):
+                            break
+                    except RefusedByLearner as error:  # it may have another agreement, the one before or the next
+                        if not stay:
+                            raise
+                        reason = str(error)
+                    log(f"{reason}; dialling again in {_AGAIN:g} s", logging.WARNING)
+                    do(service.attended(asyncio.sleep(_AGAIN), figures))
+                    with suppress(AgreementError):  # a file that is being replaced
+                        if next_agreement(agreement, terms.fingerprint) is not None:
+                            return
+                if watch is not None:
+                    watch.over = reason
+                look()
+            how = f"the run is over ({reason})"
+            if reason.startswith(STOPPED):
+                how = f"the run was {reason}; start this command again when the learner goes on with it"
+            typer.echo(f"{name}: {how}; {spent(file.totals)}")
+
+    with operated(service, metrics):
+        for terms in agreements(first, agreement, stay, service):
+            answer_under(terms)
 
 
 def personalize(

@@ -18,9 +18,6 @@ from copriv.plan import leaves_open, plan
 from copriv.problem import Problem
 from copriv.simulation import Simulation, simulate
 
-PILOTS = 4
-"""Most pilots of a simulation, each with a plan of its own after it, which takes seconds."""
-
 
 def command(
     agreement: AgreementFile,
@@ -47,7 +44,7 @@ def command(
     planned, said, each = None, list[str](), [problem]
     if problem.terms.has_pilot:
         at = problem.terms.agreement.seed if seed is None else seed
-        each, said = _after_pilots(problem, at, min(runs, PILOTS))
+        each, said = _after_pilots(problem, at, min(runs, 4))  # a plan after each takes seconds
     elif leaves_open(problem.terms):
         log('still "auto": planning on the public rows, which anybody may read')
         public = problem

@@ -6,10 +6,13 @@ Consoles are made when used, so that redirected streams are respected; rich drop
 """
 
 import json
+import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
 from typing import Any
 
 import typer
@@ -21,21 +24,15 @@ from rich.text import Text
 from copriv.formatting import cards
 from copriv.formatting.sanitize import printable
 
-PATIENCE = 0.5
-"""Seconds before a bar appears: whoever waits for a second is told what for."""
-
 _LONGEST = 1600
 """Characters of a line: twenty of a terminal."""
-
-_NARROWEST = 110
-"""Tables are never squeezed below this many columns: a pipe has no width of its own."""
 
 
 def out() -> Console:
     """The result: standard output."""
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     if not console.is_terminal:
-        console.width = max(console.width, _NARROWEST)
+        console.width = max(console.width, 110)  # a pipe has no width of its own, and squeezes no table
     return console
 
 
@@ -50,13 +47,59 @@ def aside(soft_wrap: bool = True) -> Console:
     return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=soft_wrap)
 
 
-def log(message: str) -> None:
+_LOGGER = logging.getLogger("copriv")
+"""Has a handler where lines are to be JSON."""
+
+LOG_SCHEMA = "copriv.log/1"
+
+
+class JsonLines(logging.Formatter):
+    """Each record as one line of JSON, with the fields `about` the process."""
+
+    about: dict[str, str]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.about = {}
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record: when, how grave, of which process, what."""
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"schema": LOG_SCHEMA, "time": when, "level": record.levelname.lower(), **self.about}
+        return json.dumps({**line, "message": printable(record.getMessage(), _LONGEST)}, ensure_ascii=False)
+
+
+def json_logs() -> None:
+    """From now on in this command, each line of its log is JSON, and so are warnings of the libraries that it uses."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    for name in ("copriv", "asyncio", "grpc", "py.warnings"):
+        logging.getLogger(name).handlers[:] = [handler]
+        logging.getLogger(name).propagate = False
+    _LOGGER.setLevel(logging.INFO)
+    logging.captureWarnings(True)
+
+
+def log_about(**about: str) -> None:
+    """Fields of every line from now on, where lines are JSON: of whose process it is, and under which agreement."""
+    for handler in _LOGGER.handlers:
+        if isinstance(handler.formatter, JsonLines):
+            handler.formatter.about.update(about)
+
+
+def log(message: str, level: int = logging.INFO) -> None:
     """A line about what is going on: standard error."""
+    if _LOGGER.handlers:
+        _LOGGER.log(level, "%s", message)
+        return
     aside().print(Text(printable(message, _LONGEST), style="dim"))
 
 
 def complain(message: str, *more: str) -> None:
     """An error, on one line of standard error; `more`: where there are several, one below the other."""
+    if _LOGGER.handlers:
+        _LOGGER.error("%s", " ".join((message, *more)))
+        return
     console = aside()
     console.print(Text.assemble(("error: ", "bold red"), printable(" ".join(message.split()), _LONGEST)))
     for one in more:
@@ -124,7 +167,7 @@ def progress(title: str) -> Iterator[Callable[..., None]]:
         yield lambda done, total, title="": None
         return
     # The first report may be long in coming, so a timer and not a report puts up the bar.
-    show = threading.Timer(PATIENCE, bar.start)
+    show = threading.Timer(0.5, bar.start)
     show.daemon = True
     last = 0.0
 

@@ -146,7 +146,7 @@ class MemoryLedger:
                 f"{self._owner} refused: query {identity} was asked before at another theta; ask under a new identity"
             )
         if identity not in self._answers:
-            raise QueryRefused(
+            raise AnswerLost(
                 f"{self._owner} refused: query {identity} was charged and never answered; ask under a new identity"
             )
         return self._answers[identity].copy()

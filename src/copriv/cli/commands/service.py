@@ -1,0 +1,268 @@
+"""A party's process as a service: what systemd and a monitor are told of it, and its warnings before certificates end.
+
+Figures are taken by the loop of the run between two answers, and are counts, sums of the ledger, dates and the slot, which
+are the same whatever the records are. The process's own use of processor and memory, which is not, is left out.
+"""
+
+import asyncio
+import logging
+import math
+import os
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from copriv.agreement import Agreement
+from copriv.cli.commands.long_work import run_stoppably
+from copriv.cli.commands.options import check_address
+from copriv.errors import CoprivError, UsageError
+
+if TYPE_CHECKING:
+    from copriv.network.keys import Keys
+
+BEAT = 1.0
+"""Seconds between two looks at a process's figures, at most."""
+WARNED_DAYS = 30.0
+"""Days before the end of a certificate from which on a warning is logged each day."""
+NEXT = 2.0
+"""Seconds between two looks at an agreement's file, whose next content a process that stays waits for."""
+_DAY = 86_400.0
+_STALE = 60.0
+"""Seconds without a beat, beside the time of ten answers, after which a process is reported as hanging."""
+
+COUNTS = ("answers", "refusals")
+FIGURES = {
+    "epsilon_spent": "epsilon of the ledger that is spent or paid for ahead",
+    "epsilon_left": "epsilon of the ledger's lifetime that is left",
+    "answers": "answers given by this process (owner), or in this run (learner)",
+    "refusals": "queries refused by this process (owner), or in this run (learner)",
+    "slot_seconds": "seconds after which an answer leaves, whatever the records",
+    "lag_seconds": "seconds since the last answer",
+    "connected": "owners that are connected to the learner",
+    "certificate_days": "days until the first of this party's certificates ends",
+}
+"""Names of all figures, without the prefix copriv_, and what each is."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a monitor is told of a process.
+
+    ready: whether it can answer (owner) or be dialled (learner) now; started: whether it has all that it waits for itself.
+    """
+
+    ready: bool
+    values: dict[str, float]
+    started: bool = True
+
+
+def notify(*lines: str) -> None:
+    """Send lines to systemd, as sd_notify(3) does, if it started this process and asked for them (NOTIFY_SOCKET)."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):  # a name without a file
+        address = f"\0{address[1:]}"
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
+        to.settimeout(1.0)
+        to.sendto("\n".join(lines).encode(), address)
+
+
+def watchdog_seconds() -> float:
+    """Seconds without a sign of life after which systemd restarts this process (WatchdogSec=); 0 where it does not."""
+    if os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return 0.0
+    return int(os.environ.get("WATCHDOG_USEC") or 0) / 1e6
+
+
+@dataclass
+class Service:
+    """One party's process: `attended` runs its work, and tells systemd and a monitor how it is.
+
+    slot: seconds that an answer takes, in which the loop cannot beat.
+    """
+
+    keys: "Keys"
+    log: Callable[..., None]
+    slot: float = 0.0
+    figures: Figures = field(default_factory=lambda: Figures(False, {}))
+    beaten: float = field(default_factory=time.monotonic)
+    """The time of the last look at the figures."""
+    _told_ready: bool = False
+    _warned: float = -math.inf
+
+    @property
+    def alive(self) -> bool:
+        """Whether the loop of the run has not been blocked for longer than answers take."""
+        return time.monotonic() - self.beaten < _STALE + 10.0 * self.slot
+
+    async def attended(self, work: Awaitable[Any], look: Callable[[], Figures]) -> Any:
+        """The result of the work; while it goes on, `look` is called in its loop."""
+        task, allowed = asyncio.ensure_future(work), watchdog_seconds()
+        if allowed:  # the loop does not beat during an answer
+            allowed = max(allowed, 10.0 * self.slot)
+            notify(f"WATCHDOG_USEC={allowed * 1e6:.0f}")
+        try:
+            while not task.done():
+                self._look(look)
+                if allowed:
+                    notify("WATCHDOG=1")
+                await asyncio.wait({task}, timeout=min(BEAT, allowed / 4 if allowed else BEAT))
+            self._look(look)
+            return await task
+        finally:
+            if allowed:
+                notify("WATCHDOG_USEC=0")  # what follows has no loop that could beat
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+
+    def _look(self, look: Callable[[], Figures]) -> None:
+        """Take the figures, and say once that the process is ready, and once a day that a certificate ends soon."""
+        figures, self.beaten = look(), time.monotonic()
+        days = certificate_days(self.keys)
+        self.figures = Figures(figures.ready, {**figures.values, "certificate_days": days})
+        if days < WARNED_DAYS and self.beaten - self._warned >= _DAY:
+            self._warned = self.beaten
+            self.log(
+                f"a certificate of {self.keys.name} ends in {days:.0f} days; ask the coordinator for a new one",
+                logging.WARNING,
+            )
+        if figures.started and not self._told_ready:
+            notify("READY=1")
+            self._told_ready = True
+
+
+@contextmanager
+def operated(service: Service, address: str | None) -> Iterator[None]:
+    """Tell systemd at the end of the block that the process stops; during it, serve what `_monitored` serves."""
+    try:
+        with _monitored(service, address):
+            yield
+    finally:
+        notify("STOPPING=1")
+
+
+@contextmanager
+def _monitored(service: Service, address: str | None) -> Iterator[None]:
+    """Serve /metrics (Prometheus's text), /health and /ready at `[HOST:]PORT` during the block; HOST is 127.0.0.1 if left out.
+
+    Health: 200, or 503 where the process hangs; readiness: 200, or 503 where it cannot answer or be dialled now.
+    Raises UsageError where the address cannot be listened at, or the extra is not installed.
+    """
+    if address is None:
+        yield
+        return
+    host, _, port = (address if ":" in address else f"127.0.0.1:{address}").rpartition(":")
+    check_address("--metrics", f"{host}:{port}", least_port=0)
+    try:
+        kind, metrics, stop = _exporter(service)
+    except ImportError as error:
+        raise UsageError(f"--metrics: needs {error.name}; install it with: pip install 'copriv[metrics]'") from None
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 5.0
+
+        def do_GET(self) -> None:
+            pages: dict[str, Callable[[], tuple[int, bytes]]] = {
+                "/health": lambda: (200 if service.alive else 503, b"alive\n" if service.alive else b"hanging\n"),
+                "/ready": lambda: (200, b"ready\n") if service.figures.ready else (503, b"not ready\n"),
+                "/metrics": lambda: (200, metrics()),
+            }
+            code, body = pages.get(self.path, lambda: (404, b"there are /metrics, /health and /ready\n"))()
+            self.send_response(code)
+            self.send_header("Content-Type", kind if self.path == "/metrics" else "text/plain; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing: a request every few seconds would fill the log."""
+
+    class Server(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+    try:
+        server = Server((host.strip("[]"), int(port)), Handler)
+    except OSError as error:
+        raise UsageError(f"--metrics: cannot listen at {host}:{port} ({error.strerror}); give another port") from None
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    service.log(f"metrics at http://{host}:{server.server_address[1]}/metrics")
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        stop()
+
+
+def _exporter(service: Service) -> tuple[str, Callable[[], bytes], Callable[[], object]]:
+    """OpenTelemetry's Prometheus exporter: its content type, what returns the present figures, and what ends it."""
+    from opentelemetry.exporter.prometheus import PrometheusMetricReader
+    from opentelemetry.metrics import Observation
+    from opentelemetry.sdk.metrics import MeterProvider
+    from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
+
+    provider = MeterProvider([PrometheusMetricReader(True)])
+    meter = provider.get_meter("copriv")
+
+    def of(name: str) -> Callable[[Any], list[Observation]]:
+        return lambda _: [Observation(v) for key, v in service.figures.values.items() if key == name]
+
+    for name, what in FIGURES.items():
+        kind = meter.create_observable_counter if name in COUNTS else meter.create_observable_gauge
+        kind(f"copriv_{name}", [of(name)], description=what)
+
+    class Ours:
+        """The registry without what it has of the process itself: its processor time depends on the records."""
+
+        def collect(self) -> Any:
+            return (family for family in REGISTRY.collect() if family.name.startswith("copriv_"))
+
+    return CONTENT_TYPE_LATEST, lambda: generate_latest(cast(Any, Ours())), provider.shutdown
+
+
+def agreements(first: Agreement, path: Path, stay: bool, service: Service) -> Iterator[Agreement]:
+    """The agreement that was read; where the process is to `stay`, then each other one that appears in its file."""
+    yield first
+    known = first.fingerprint
+    while stay:
+        service.log(f"waiting for the next agreement in {path}")
+        waiting = service.attended(_next(path, known, service), lambda: Figures(False, service.figures.values))
+        found = run_stoppably(waiting)
+        known = found.fingerprint
+        yield found
+
+
+async def _next(path: Path, known: str, service: Service) -> Agreement:
+    """The agreement in a file, once it is another one than the `known`; why a file is none is logged once."""
+    said = ""
+    while True:
+        try:
+            found = next_agreement(path, known)
+            if found is not None:
+                return found
+        except CoprivError as error:
+            if said != str(error):
+                said = str(error)
+                service.log(f"the agreement is not taken: {said}", logging.WARNING)
+        await asyncio.sleep(NEXT)
+
+
+def next_agreement(path: Path, known: str) -> Agreement | None:
+    """The agreement in a file, where it is another one than that of the `known` fingerprint; else None."""
+    found = Agreement.load(path)
+    return None if found.fingerprint == known else found
+
+
+def certificate_days(keys: "Keys") -> float:
+    """Days until the first of a party's two certificates ends, its own and its authority's."""
+    return (keys.ends - datetime.now(UTC)).total_seconds() / _DAY
