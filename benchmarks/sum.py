@@ -9,6 +9,10 @@ words, without the frames that carry them.
 Where Flower is installed, its SecAgg+ is measured in the same run, in an owner's first three stages with every other owner as a
 neighbour and two thirds as threshold. It also shares secrets for owners that drop out, which a sum of everybody or nothing
 does not need, and signs nothing. Its shares take minutes at 1,000 owners, so that it is left out there.
+
+    python -m benchmarks.sum --figure docs/pictures/sum.png
+
+draws instead what the noise of a sum costs the model, against the number of owners (`cost`).
 """
 
 import argparse
@@ -23,9 +27,14 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator
 
+from copriv.agreement import Agreement
+from copriv.mechanisms.gradients import GradientNoise
 from copriv.network.keys import Keys, issue, make_authority
 from copriv.network.masked_sum import MaskedAnswers, SignedKey, SignedSet, _key_content, _set_content
+from copriv.pictures import style
 from copriv.privacy.ledger import MemoryLedger
 from copriv.privacy.masks import Attempt, EphemeralKey, point_digest
 from copriv.protocol import Answer, Query
@@ -131,12 +140,72 @@ def flower(owners: int, numbers: int) -> float | None:
     return first + second + third
 
 
+def cost(owners: int, colluding: int | None = None, away: float = 0.0) -> float:
+    """Variance of the noise in the average of equal owners' answers, over that of a curator who holds all records.
+
+    A model's cost is in proportion to it. colluding: t; None where each answer is seen. away: the probability that an owner
+    is lost when the others have answered, each by itself (one that is missing before costs nothing but time). A sum of
+    everybody or nothing then needs 1/(1 − away)^N attempts, each an answer of the m for which noise is calibrated, and the
+    variance is in proportion to m².
+    """
+    seen = {} if colluding is None else {"aggregation": "sum", "colluding": colluding}
+    agreed = Agreement.of(
+        {
+            "agreement": {"rule": "S2", "horizon": 2, "step": 1.0} | seen,
+            "model": {"loss": "squared", "regularization": 0.1, "theta_max": 1.0, "gradient_bound": 1.0},
+            "data": {"components": 3, "feature_bound": 0.0},
+            "owner": [{"name": "owner", "records": 1000, "epsilon": 1.0, "count": owners}],
+        }
+    )
+    mechanism = agreed.mechanism
+    assert isinstance(mechanism, GradientNoise)
+    groups = [] if colluding is None else [tuple(range(owners))]
+    curator = 8.0 / (1000.0 * owners) ** 2
+    return mechanism.variance(agreed, 1, groups) / curator * (1.0 - away) ** (-2.0 * owners)
+
+
+@style.drawn
+def drawn() -> Figure:
+    """The cost against the number of owners: single answers, sums for t = 0, 1 and N/10, and with owners that drop out."""
+    number = np.unique(np.geomspace(4, 1000, 60).round().astype(int))
+    lines: tuple[tuple[str, str, str, Callable[[int], float]], ...] = (
+        ("each answer seen", style.INK, "-", lambda N: cost(N)),
+        ("sum, t = N/10", style.ALONE[3], "-", lambda N: cost(N, N // 10)),
+        ("sum, t = 1", style.TOGETHER, "-", lambda N: cost(N, 1)),
+        ("sum, t = 0: as a curator", style.ALONE[1], "-", lambda N: cost(N, 0)),
+        ("sum, t = 1; each owner lost in one of 100 rounds", style.ALONE[0], "--", lambda N: cost(N, 1, 0.01)),
+        ("… in one of 1,000", style.ALONE[4], "--", lambda N: cost(N, 1, 0.001)),
+    )
+    figure = style.sheet(9.2, 5.2)
+    axes = style.panel(figure, 0.85, 0.75, 5.3, 3.55, xscale="log", yscale="log")
+    labels = []
+    for name, colour, dashes, at in lines:
+        values = np.array([at(int(N)) for N in number])
+        axes.plot(number, values, dashes, color=colour, linewidth=2.0)
+        labels.append(style.Label(min(float(values[-1]), 3000.0), name, colour))
+    axes.set_ylim(0.7, 3000.0)
+    style.ticks(axes.xaxis, FixedLocator([4, 10, 30, 100, 300, 1000]), lambda value: f"{value:,.0f}")
+    style.ticks(axes.yaxis, FixedLocator([1, 10, 100, 1000]), lambda value: f"{value:,.0f}")
+    axes.set_xlabel("owners, N")
+    axes.set_ylabel("cost, in that of a curator")
+    style.beside(axes, labels)
+    lead = "Equal owners; a sum has everybody's answer, or is none"
+    style.head(figure, "What the learner sees decides what privacy costs", lead)
+    return figure
+
+
 def main() -> None:
-    """Measure and print."""
+    """Measure and print, or draw."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--owners", type=int, nargs="+", default=[3, 30, 100, 1000])
     parser.add_argument("--numbers", type=int, nargs="+", default=[11, 100, 1000])
+    parser.add_argument(
+        "--figure", type=Path, metavar="FILE", help="draw the cost against N there, and measure nothing"
+    )
     given = parser.parse_args()
+    if given.figure is not None:
+        given.figure.write_bytes(style.png(drawn(), "python -m benchmarks.sum --figure docs/pictures/sum.png"))
+        return
     print("| owners | numbers | masks, ms | with signatures, ms | sent, bytes | received, bytes | Flower, ms |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for owners in given.owners:

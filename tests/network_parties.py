@@ -129,7 +129,7 @@ class Consortium:
         """All of them together."""
         owners = [asyncio.ensure_future(self.own(i)) for i in range(self.agreed.n_owners)]
         try:
-            return await asyncio.wait_for(self.learn(conduct, **options), 30)
+            return await asyncio.wait_for(self.learn(conduct, **options), 100)
         finally:
             await asyncio.wait(owners, timeout=3)
             for owner in owners:

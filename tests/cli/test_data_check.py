@@ -65,6 +65,15 @@ def test_records_that_leave_no_room_are_a_problem(copriv, agreement):
     assert "data.public_rows" in done.out
 
 
+@pytest.mark.parametrize("address", ["postgresql://agent:SECRET@db/loans", "https://agent:SECRET@db/loans.csv"])
+@pytest.mark.parametrize("command", [("data", "check"), ("data", "fetch", "creditcard", "--from"), ("init",)])
+def test_no_command_repeats_the_password_of_an_address(copriv, address, command):
+    done = copriv(*command, address)
+    assert done.code != 0
+    assert "SECRET" not in done.out + done.err
+    assert done.err.count("\n") < 3
+
+
 def test_a_table_needs_to_know_whose_it_is(copriv, agreement):
     table = ("t.csv", "--agreement", agreement)
     for arguments in (table, (*table, "--owner", "zed"), (agreement, "--owner", "zed")):

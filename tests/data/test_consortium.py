@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from copriv.agreement import Agreement
 from copriv.data import (
     Category,
     DataSpecification,
@@ -19,6 +20,7 @@ from copriv.data import (
     prepare_owner,
 )
 from copriv.errors import DataError, InvalidInput
+from copriv.problem import Problem
 
 SCHEMA = Schema(
     (Number("a", -10, 10), Number("b", 0, 100), Category("c", ("x", "y", "z"), ordered=True), Number("id", 0, 1000)),
@@ -167,6 +169,25 @@ def test_persons_are_dealt_whole_and_counted_once(load):
     capped = plain(load, [10], unit="person", unit_records=3)
     assert (capped.owners[0].units, len(capped.owners[0])) == (10, 30)
     np.testing.assert_allclose(capped.owners[0].weight, 1 / 3)
+
+
+@pytest.mark.parametrize("most", [(1, 3), (3, 1), (None, 2), (2, None)])
+@pytest.mark.parametrize("persons", [10, 1000])  # dealt, and drawn with replacement
+def test_each_owner_keeps_as_many_rows_of_a_person_as_its_own_terms_say(load, tmp_path, most, persons):
+    load([10])  # writes the table
+    owners = [{"name": name, "records": persons, "epsilon": 1.0, "unit": "person"} for name in "ab"]
+    terms = {
+        "agreement": {"rule": "A2", "horizon": 2, "answers": 1, "step": 1.0},
+        "model": {"loss": "squared", "gradient_bound": 2.0},
+        "data": {
+            "dataset": "table", "path": str(tmp_path / "table.parquet"), "components": 0, "public_rows": 42,
+            "features": ["a"], "target": "y", "bounds": {"a": [-10, 10], "y": [-50, 50]},
+        },
+        "owner": [owner if k is None else {**owner, "unit_records": k} for owner, k in zip(owners, most, strict=True)],
+    }  # fmt: skip
+    for records, k in zip(Problem.load(Agreement.of(terms)).owners, most, strict=True):
+        # Each person has four rows. Of a thousand draws all 39 persons that have no public row are among them.
+        assert len(records) == min(persons, 39) * (k or 4)
 
 
 def test_a_person_with_public_rows_is_nobodys_private_record(load):

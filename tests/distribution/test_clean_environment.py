@@ -27,6 +27,8 @@ COMMANDS = {
     "duckdb.connect('t.duckdb').execute('create table t as select 1 as a, 2 as b').close();"
     "assert len(read_sql('duckdb:t.duckdb', 'select * from t', ('a', 'b'))) == 1",
     "ui": "import copriv.ui.server, copriv.ui.app; from copriv.cli import main; main(['ui', '--help'])",
+    "metrics": "from contextlib import ExitStack; from copriv.cli.commands.service import Service, operated;"
+    "served = ExitStack(); served.enter_context(operated(Service(None, print), '0')); served.close()",
     "onnx": "from copriv.cli import main; main(['export', 'run.json', '--onnx', 'model.onnx'])",
     "mlflow": "import os; os.environ['MLFLOW_ALLOW_FILE_STORE'] = 'true';"  # a folder is enough here
     "from copriv.cli import main; main(['export', 'run.json', '--mlflow', 'file:runs'])",

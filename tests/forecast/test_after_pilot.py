@@ -1,5 +1,7 @@
 """The forecast after a pilot: what its answers tell, what is fixed before it, and what is never read but through noise."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,22 @@ def test_what_is_recommended_is_the_run_at_what_the_pilot_leaves_and_simulates(a
     assert after.to_dict()["kind"] == "after the pilot"
     ended = copriv.simulate(run, data, public=public, runs=20, seed=2).relative_fitness.final["median"]
     assert after.recommended.relative_fitness.low[-1] / 3 < ended < 3 * after.recommended.relative_fitness.high[-1]
+
+
+def test_a_forecast_after_a_simulated_pilot_says_everywhere_that_it_is_not_private(after, data, public):
+    """It is a function of records and seed: of two neighbours one seed gives other digits."""
+    document = after.to_dict()
+    assert [document[terms]["private"] for terms in ("agreed", "recommended")] == [False, False]
+    assert (document["simulated"], document["for_release"]) == (True, False)
+    drawn = [text.get_text() for kind in ("curves", "break-even") for text in after.plot(kind).texts]
+    drawn = " ".join(drawn)
+    for said in (document["warning"], str(after), " ".join(notes(after)), str(details(after)[0]), drawn):
+        assert re.search("not private, (and )?not for release", " ".join(said.split()))
+    assert "Public information only" not in drawn
+    before = copriv.forecast(terms(**QUICK), public, runs=32)
+    assert before.warnings == ()
+    assert "for_release" not in before.to_dict()
+    assert before.to_dict()["agreed"]["private"]
 
 
 def test_the_owner_that_differs_is_told_by_the_pilot_alone(after, public):
@@ -154,6 +172,6 @@ def test_without_a_pilot_it_says_what_to_do(data, public):
 
 def test_it_says_what_it_was_made_from_and_what_it_takes_for_granted(after):
     told = " ".join(map(str, details(after)))
-    assert "known by its noisy answers alone" in told
+    assert "Private records were read by a simulated pilot: not private, not for release" in told
     assert "No private record was read" not in told
     assert "taken to vary as those of the public rows do" in " ".join(notes(after))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copriv.formatting import numbers
-from copriv.formatting.sanitize import printable
+from copriv.formatting.sanitize import printable, without_user
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,19 @@ def test_budgets_are_written_without_powers_of_ten(value):
     for written in (numbers.times(value), numbers.plain_number(value)):
         assert "e" not in written
         assert float(written.replace(",", "")) == pytest.approx(value, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgresql://agent:SECRET@db/loans", "postgresql://…"),
+        ("postgres://db/loans?password=SECRET", "postgres://…"),
+        ("postgresql:host=db password=SECRET", "postgresql://…"),
+        ("postgresql:/agent:SECRET@db/loans", "postgresql://…"),  # as a Path has it
+        ("https://agent:SECRET@host/a.csv", "https://host/a.csv"),
+        ("ftp:/agent:S@CRET@host/a.csv", "ftp://host/a.csv"),
+        *((same, same) for same in ("https://host/a.csv?b=1", "duckdb:a.duckdb", "C:/a@b.csv", "a@b/c.toml", "")),
+    ],
+)
+def test_no_address_is_shown_with_its_user(address: str, shown: str) -> None:
+    assert without_user(address) == shown

@@ -18,12 +18,22 @@ from copriv.errors import AgreementError
 from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent
 from copriv.network.grpc_transport import GrpcDialer, GrpcListener
-from copriv.network.keys import Certified, Keys, KeysRefused, issue, key_fingerprint, make_key, read_request
+from copriv.network.keys import (
+    Certified,
+    Keys,
+    KeysRefused,
+    issue,
+    key_fingerprint,
+    make_authority,
+    make_key,
+    read_request,
+)
 from copriv.network.learner import Learner
 from copriv.network.messages import Hello, Refusal, Welcome, decode, encode, welcome_content
 from copriv.network.run_state import Conductor
-from copriv.network.setup import make_consortium
+from copriv.network.setup import make_consortium, renew_certificates
 from copriv.network.store import RunStore
+from copriv.network.transport import Link
 from copriv.network.verify import Verdict, verify_run
 from copriv.privacy.ledger.disk import InUse
 from memory_network import MemoryNetwork
@@ -447,3 +457,54 @@ def test_the_commands_of_owner_and_coordinator(tmp_path: Path, capsys: pytest.Ca
     named = Certified.by((tmp_path / "made" / "authority" / "ca.pem").read_bytes(), certificate)
     assert named.key_fingerprint == made.owner_keys["bank-1"]
     assert copriv(["init", str(tmp_path / "other.toml"), "--request", "x"]) == 2
+
+
+@pytest.mark.parametrize("first", ["bank-1", "learner"])
+def test_renewed_certificates_and_the_old_ones_are_valid_at_once(
+    tmp_path: Path, parties: tuple[Agreement, Held, Path], first: str
+) -> None:
+    """Whoever takes the new files first meets parties with the old ones, over TLS and in the run's file."""
+    agreed, held, made = parties
+    renewed = renew_certificates(made, days=400)
+    assert set(renewed) == {"learner", *NAMES}
+    folder = made / "learner"
+    if first != "learner":
+        folder = shutil.copytree(made / first, tmp_path / first, dirs_exist_ok=True)
+    new = Keys.load(folder)
+    assert new.party.key_fingerprint == held[first].party.key_fingerprint
+    assert new.party.fingerprint == renewed[first] != held[first].party.fingerprint
+    assert new.ends > held[first].ends
+    mixed = held | {first: new}
+
+    async def greet() -> bytes:
+        async def serve(link: Link) -> None:
+            await link.send(link.peer.encode())
+            await link.receive()
+
+        async with GrpcListener("127.0.0.1:0", mixed["learner"]).listening(serve) as address:
+            link = await GrpcDialer(address, mixed["bank-1"]).dial()
+            try:
+                return await link.receive()
+            finally:
+                await link.close()
+
+    assert asyncio.run(greet()) == b"bank-1"
+    path, *_ = signed_run(tmp_path, agreed, held=mixed)
+    for one in (held[first], new):
+        assert verify_run(path, agreed, one.authority).problems == ()
+
+
+def test_only_a_consortium_s_own_certificates_are_renewed(
+    tmp_path: Path, parties: tuple[Agreement, Held, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    *_, made = parties
+    assert copriv(["init", str(made), "--renew", "--days", "30"]) == 0
+    assert copriv(["init", str(made), "--renew", "--template"]) == 2
+    assert copriv(["init", str(tmp_path), "--renew"]) == 3
+    assert "has no authority" in capsys.readouterr().err
+    make_authority(tmp_path / "other", "other")
+    issue(tmp_path / "other", made / "bank-9", "bank-9", "owner")
+    before = (made / "authority" / "ca.pem").read_bytes()
+    with pytest.raises(KeysRefused, match="not of this consortium's authority"):
+        renew_certificates(made)
+    assert (made / "authority" / "ca.pem").read_bytes() == before

@@ -95,7 +95,11 @@ def test_the_model_follows_from_robust_means_and_the_owner_without_noise_is_name
     verdict = verify_run(path, model=file, authority=held["learner"].authority)
     assert verdict.problems == ()
     told = " ".join(str(one) for one in verified(verdict, file, {"agreement": True, "authority": True}))
-    assert "less noise than agreed, or copied ones: bank-3." in told
+    assert (
+        "than the agreed noise allows: bank-3. Either noise is missing there, or others' answers were made from these."
+        in told
+    )
+    assert "Where the learner shows no owner's answer to another, an honest owner is named" in told
 
 
 def test_a_run_that_is_taken_up_again_goes_on_with_the_running_means(tmp_path: Path, held: dict[str, Keys]) -> None:

@@ -259,7 +259,7 @@ def test_the_model_is_the_rules_on_the_sums(
     consortium = Consortium(tmp_path, agreed, kind, held)
     own = consortium.own
     consortium.own = lambda i: own(i, records=RECORDS[NAMES[i]])  # type: ignore[method-assign]
-    conductor = asyncio.run(consortium.run(Conduct(deadline=20.0, patience=20.0)))
+    conductor = asyncio.run(consortium.run(Conduct(deadline=100.0, patience=100.0)))
     assert finished(conductor)
     assert len(noise) == 4 * ROUNDS
     np.testing.assert_allclose(conductor.model, expected(agreed, noise), rtol=1e-9)
@@ -397,7 +397,7 @@ def test_a_killed_agent_with_its_ledger_in_a_file_is_charged_and_masks_anew(
         return await own(i, records=RECORDS["bank-3"])
 
     consortium.own = owner  # type: ignore[method-assign]
-    conductor = asyncio.run(consortium.run(Conduct(deadline=20.0, patience=20.0)))
+    conductor = asyncio.run(consortium.run(Conduct(deadline=100.0, patience=100.0)))
     assert killed == ["bank-3"]
     assert finished(conductor)
     for name in NAMES:
@@ -562,8 +562,8 @@ class Liar:
                         )  # fmt: skip
                         owners.append(asyncio.ensure_future(agent.serve()))
                     try:
-                        await asyncio.wait_for(self.there.wait(), 30)
-                        await asyncio.wait_for(scenario(self), 30)
+                        await asyncio.wait_for(self.there.wait(), 100)
+                        await asyncio.wait_for(scenario(self), 100)
                     finally:
                         for one in owners:
                             one.cancel()

@@ -54,16 +54,32 @@ def test_a_page_can_wish_for_an_end_or_a_pause_and_for_nothing_else(page, wishes
     assert not [route for route in routes if isinstance(route, WebSocketRoute)]
 
 
-def test_the_estimate_of_a_long_run_is_a_few_thousand_points():
-    conductor = SimpleNamespace(
-        agreement=SimpleNamespace(
-            owner=(), queries=1_000_000, fingerprint="f", agreement=SimpleNamespace(name="")),
-        store=SimpleNamespace(events=lambda: iter(()), run="r", on_event=None),
-        held=False, outcome=None, stepped=0, waiting_for=(), parties={}, model=None,
-    )  # fmt: skip
+def watch_of(conductor):
     watch = RunWatch.__new__(RunWatch)
     watch.watch, watch._conductor = Watch("run"), conductor
     watch._public = SimpleNamespace(rows=1, estimate=lambda model: 0.5)
+    return watch
+
+
+def conductor_of(**agreed):
+    terms = {"queries": 1_000_000, "summed": False} | agreed
+    return SimpleNamespace(
+        agreement=SimpleNamespace(owner=(), fingerprint="f", agreement=SimpleNamespace(name=""), **terms),
+        store=SimpleNamespace(events=lambda: iter(()), run="r", on_event=None),
+        held=False, outcome=None, stepped=0, waiting_for=(), parties={}, model=None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("agreed", "shown"), [({}, None), ({"summed": True, "colluding": 2}, 2)])
+def test_the_page_of_a_run_knows_whether_only_sums_are_seen(agreed, shown):
+    watch = watch_of(conductor_of(**agreed))
+    watch.look()
+    assert watch.watch.head["colluding"] == shown
+
+
+def test_the_estimate_of_a_long_run_is_a_few_thousand_points():
+    conductor = conductor_of()
+    watch = watch_of(conductor)
     for step in range(0, 1_000_001, 50):
         conductor.stepped = step
         watch.look()

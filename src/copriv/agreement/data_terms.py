@@ -86,7 +86,7 @@ def own_table(agreement: Agreement, source: object, unit: str | None, query: str
     kind = datasets.named(agreement.data.named)
     declared = schema_of(agreement, unit)
     if isinstance(source, str) and is_sql(source):
-        own_order = agreement.owner_tables[0].unit_records is not None
+        own_order = unit is not None and any(owner.unit_records is not None for owner in agreement.owner_tables)
         source = read_sql(source, query, declared.names if declared else None, own_order)
     if declared is not None and kind.own_columns:
         return source, declared

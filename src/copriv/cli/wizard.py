@@ -19,6 +19,7 @@ from copriv.agreement.data_terms import declared_schema
 from copriv.data.proposal import LARGEST, Kind, Proposal, as_declared, proposals
 from copriv.data.tables import column_names, read_table
 from copriv.errors import AgreementError, InvalidInput, UsageError
+from copriv.formatting.numbers import yes_or_no
 from copriv.losses import Logistic, Squared
 from copriv.terms import can_be_told_apart
 
@@ -226,7 +227,7 @@ class _Steps:
             self._say(
                 "   A value out of its range can count as the nearest end; else the owner's whole table is refused."
             )
-            usual = "yes" if any(one.clamp for one in columns) else "no"
+            usual = yes_or_no(any(one.clamp for one in columns))
             clamp = self.one_of("Count values out of range as the nearest end", ("yes", "no"), usual) == "yes"
             made = [replace(one, clamp=clamp) for one in made]
         data, loss = self._finished(made, target)
@@ -335,7 +336,7 @@ def said_of(column: Proposal, target: bool = False) -> str:
 def _plain(value: object) -> str:
     """A number in its fewest digits, a truth as yes or no, a text as it is."""
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return yes_or_no(value)
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 

@@ -74,6 +74,7 @@ def load_consortium(
     *,
     held_out: int = 0,
     opened: Source | None = None,
+    owner_unit_records: Sequence[int | None] | None = None,
     **options: Any,
 ) -> Consortium:
     """Cut owners with `records[i]` records each (persons where `unit` is given) from one table.
@@ -82,6 +83,7 @@ def load_consortium(
     held_out: number of private rows, or persons, that no owner gets. Owners get no row of a person who has a public or a
         held-out one.
     opened: the table of this data set, where it was opened before (`open_dataset`).
+    owner_unit_records: the most rows of a person that count, of each owner; None: the specification's, for all.
     Where a table of one's own gives only a file of public rows, all owners' records are drawn from these.
     options: fields of the specification (`DataSpecification`), such as `components`, `public_rows` and `unit`.
 
@@ -95,6 +97,7 @@ def load_consortium(
         dataset = DataSpecification(dataset)
     agreed = replace(dataset, **options)
     sizes = [count(f"records[{i}]", n) for i, n in enumerate(records)]
+    rows_each = owner_unit_records or [agreed.unit_records] * len(sizes)
     count("held_out", held_out, least=0)
     if not sizes:
         raise DataError("records: a consortium needs at least one owner")
@@ -127,11 +130,12 @@ def load_consortium(
     preparation = sample.preparation
     mapped = preparation.mapped(encoded)
 
-    def records_at(rows: Rows, times: Rows | None) -> Records:
+    def records_at(rows: Rows, times: Rows | None, most: int | None) -> Records:
+        own = replace(preparation, unit_records=most)
         if times is None:
-            return preparation.records(mapped.at(rows))
+            return own.records(mapped.at(rows))
         counts = np.unique(times)  # rows are weighted by how many times they were drawn
-        parts = [preparation.records(mapped.at(rows[times == one])) for one in counts]
+        parts = [own.records(mapped.at(rows[times == one])) for one in counts]
         return Records.concatenate(parts, counts.astype(np.float64)).distinct()
 
     names = source.schema.feature_names
@@ -150,7 +154,7 @@ def load_consortium(
         kind = "public"
         note = " The owners' own tables are not here: the public rows stand in for them, as if all owners were alike."
     return Consortium(
-        owners=tuple(records_at(*hand) for hand in dealt.hands),
+        owners=tuple(records_at(*hand, most) for hand, most in zip(dealt.hands, rows_each, strict=True)),
         public=sample.records,
         public_table=sample.table,
         feature_bound=preparation.feature_bound,

@@ -28,6 +28,7 @@ from copriv.data.source import check_record, record_of, sha256
 from copriv.data.source import data_folder as data_folder
 from copriv.data.tables import read_table
 from copriv.errors import CoprivError, DataError, Unreachable
+from copriv.formatting.sanitize import without_user
 
 Progress = Callable[[int, int], None]
 """Called with (bytes so far, bytes in all; 0 where the server does not say)."""
@@ -76,6 +77,8 @@ def fetch(name: str, source: str | Path | None = None, progress: Progress | None
     address = str(source or remote.address or "")
     if not address:
         raise DataError(f"{name}: cannot be downloaded without an account; {remote.advice}")
+    if (shown := without_user(address)) != address:
+        raise DataError(f"{shown}: copriv cannot log in; download the file by other means, and give its path")
     with tempfile.TemporaryDirectory(prefix="copriv-") as folder:
         raw, made = Path(address), Path(folder) / remote.file
         if address.startswith(("http://", "https://", "file://")):

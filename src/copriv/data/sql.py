@@ -77,14 +77,14 @@ def stream_sql(
         read = _duckdb
 
     def one_pass() -> Iterator[pa.Table]:
-        for table in read(address, query, rows):
+        for table in read(address, query, columns, rows):
             chosen = [name for name in table.column_names if columns is None or name in set(columns)]
             yield table.select(chosen)
 
     return one_pass
 
 
-def _duckdb(address: str, query: str, rows: int | None) -> Iterator[pa.Table]:
+def _duckdb(address: str, query: str, columns: Sequence[str] | None, rows: int | None) -> Iterator[pa.Table]:
     try:
         import duckdb
     except ImportError:
@@ -101,7 +101,7 @@ def _duckdb(address: str, query: str, rows: int | None) -> Iterator[pa.Table]:
         raise DataError(f"{path.name}: {_first_line(error)}; correct the query, or the file") from None
 
 
-def _postgresql(address: str, query: str, rows: int | None) -> Iterator[pa.Table]:
+def _postgresql(address: str, query: str, columns: Sequence[str] | None, rows: int | None) -> Iterator[pa.Table]:
     try:
         import psycopg
     except ImportError:
@@ -118,23 +118,22 @@ def _postgresql(address: str, query: str, rows: int | None) -> Iterator[pa.Table
             if len(set(names)) < len(names) or not names:
                 raise DataError("query: needs columns with different names; name them with AS")
             kinds, loads = dict[str, pa.DataType](), {}
-            for j, name in enumerate(names):
+            for j in [j for j, name in enumerate(names) if columns is None or name in columns] or [0]:
                 known = connection.adapters.types.get(oid := described.ftype(j))
                 kind = known.name if known and known.oid == oid else ""  # it also gives the type of an array's elements
-                kinds[name] = _KINDS.get(kind, pa.string())
+                kinds[str(j)] = _KINDS.get(kind, pa.string())
                 loader = connection.adapters.get_loader(oid, psycopg.pq.Format.TEXT)
                 if kind not in (*_KINDS, *_TEXTS) and loader:
-                    loads[j] = loader(oid, connection).load
+                    loads[str(j)] = loader(oid, connection).load
             # A line break ends a comment at the end of the query.
-            copied = f"COPY ({query.strip().rstrip(';')}\n) TO STDOUT (FORMAT csv, HEADER)"
+            copied = f"COPY ({query.strip().rstrip(';')}\n) TO STDOUT (FORMAT csv)"
             with connection.cursor().copy(copied.encode()) as answer:
-                header = bytes(answer.read())
-                # libpq gives one row at a time.
-                while lines := [bytes(line) for line in islice(iter(answer.read, b""), rows)]:
-                    table = _of_csv(b"".join([header, *lines]), kinds)
-                    for j, load in loads.items():
-                        table = table.set_column(j, names[j], _loaded(table[j], load))
-                    yield table
+                while piece := b"".join(_lines(answer, rows)):
+                    table = _of_csv(piece, len(names), kinds)
+                    for place, load in loads.items():
+                        j = table.column_names.index(place)
+                        table = table.set_column(j, place, _loaded(table[j], load))
+                    yield table.rename_columns([names[int(place)] for place in kinds])
     except pa.ArrowInvalid as error:  # a day outside the years 1 to 9999, or text that is not UTF-8
         raise DataError(f"query: gave a value that cannot be read ({printable(_first_line(error), 200)})") from None
     except psycopg.Error as error:
@@ -158,6 +157,18 @@ _KINDS = {
 _TEXTS = ("text", "varchar", "bpchar", "name")
 """Types whose values are text as they are sent; others become the text of what psycopg makes of them."""
 
+_PIECE = 2**29
+"""Bytes after which a piece ends. Arrow reads less than 2 GiB at once, and a row of PostgreSQL has less than 1 GiB."""
+
+
+def _lines(answer: Any, rows: int | None) -> Iterator[bytes]:
+    """Yield the next rows of an answer, of which libpq gives one at a time: `rows` of them (None: all), or _PIECE bytes."""
+    size = 0
+    for line in islice(iter(answer.read, b""), rows):
+        yield bytes(line)
+        if (size := size + len(line)) >= _PIECE:
+            return
+
 
 def _described(connection: Any, query: str) -> Any:
     """Describe the columns of a query, which is not carried out. COPY does not say what it gives."""
@@ -169,15 +180,20 @@ def _described(connection: Any, query: str) -> Any:
     return result
 
 
-def _of_csv(text: bytes, kinds: dict[str, pa.DataType]) -> pa.Table:
-    """Read rows that PostgreSQL wrote, where only a missing value is empty without quotes."""
+def _of_csv(text: bytes, columns: int, kinds: dict[str, pa.DataType]) -> pa.Table:
+    """Read rows that PostgreSQL wrote, where only a missing value is empty without quotes.
+
+    kinds: types of the columns to keep, by their place. No name is read of the text, and no type inferred. The line of places
+    stands first, since the reader drops a byte order mark at the beginning.
+    """
+    text = ",".join(map(str, range(columns))).encode() + b"\n" + text
     return pa.csv.read_csv(
         pa.BufferReader(text),
         pa.csv.ReadOptions(use_threads=False, block_size=len(text) + 1),
         pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
         pa.csv.ConvertOptions(
-            column_types=kinds, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False,
-            true_values=["t"], false_values=["f"],
+            column_types=kinds, include_columns=list(kinds), null_values=[""], strings_can_be_null=True,
+            quoted_strings_can_be_null=False, true_values=["t"], false_values=["f"],
         ),
     )  # fmt: skip
 

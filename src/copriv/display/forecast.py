@@ -11,9 +11,8 @@ from copriv.forecast.forecaster import NOTICEABLE
 from copriv.forecast.own_learners import LearnerForecast, OwnLearnersForecast
 from copriv.forecast.result import AtHeterogeneity
 from copriv.formatting.cards import Card, Table
-from copriv.formatting.numbers import counted, estimated, percent, percent_range, plain_number, times
+from copriv.formatting.numbers import counted, estimated, percent, percent_range, plain_number, times, yes_or_no
 from copriv.formatting.sanitize import printable
-from copriv.simulation import NOT_PRIVATE
 
 # The answer in short: on the first screen of a terminal, in a notebook, under the pictures.
 
@@ -21,7 +20,8 @@ from copriv.simulation import NOT_PRIVATE
 def card(outlook: Forecast) -> Card:
     """Card of a forecast: the verdict, ψ of each possible model, and each owner's gain."""
     title = f"Forecast: {counted(outlook.n_owners, 'owner')}, {outlook.public_rows:,} public rows"
-    return Card(title, (of_forecast(outlook), costs(outlook), owners(outlook), better_by(outlook)))
+    said = [f"Note: {warning}." for warning in outlook.warnings]
+    return Card(title, (of_forecast(outlook), costs(outlook), owners(outlook), better_by(outlook), *said))
 
 
 def title(outlook: Forecast) -> str:
@@ -30,7 +30,7 @@ def title(outlook: Forecast) -> str:
     name = printable(outlook.agreed.agreement.agreement.name, 80)
     read = "No private record was read"
     if outlook.kind == "after the pilot":
-        read = "Private records were read by a simulated pilot, and are known by its noisy answers alone"
+        read = "Private records were read by a simulated pilot: not private, not for release"
     return f"{name}: {counted(outlook.n_owners, 'owner')}, {counted(records, 'record')}. {read}."
 
 
@@ -113,9 +113,7 @@ def notes(outlook: Forecast) -> list[str]:
         said.append(
             "This is of the run after the pilot, with what it leaves of each epsilon; its answers may change it."
         )
-    if not outlook.agreed.private:
-        said.append(f"Note: the agreed terms are {NOT_PRIVATE}.")
-    return said
+    return [*said, *(f"Note: {warning}." for warning in outlook.warnings)]
 
 
 def _robust(found: Robustness) -> str:
@@ -298,7 +296,7 @@ def _proved(outlook: Forecast) -> list[str | Table]:
         ("the papers' bounds for the agreed rule: on psi, or on the squared error of the parameters", "value",
          "may be used here"),
         outlook.bounds,
-        lambda one: (one.source, plain_number(outlook.shown(one)), "yes" if one.conditions_met else "no"),
+        lambda one: (one.source, plain_number(outlook.shown(one)), yes_or_no(one.conditions_met)),
         "bounds",
     )  # fmt: skip
     return ["6. What do the papers prove of the agreed rule?", bounds, ""]
@@ -446,7 +444,7 @@ def own_learners(outlook: OwnLearnersForecast) -> tuple[str | Table, ...]:
 
     def cells(one: LearnerForecast) -> Sequence[str]:
         sure = 100 * max(one.joining_pays_probability, 1 - one.joining_pays_probability)
-        pays = f"{'yes' if one.joining_pays else 'no'}, {sure:.0f} % sure"
+        pays = f"{yes_or_no(one.joining_pays)}, {sure:.0f} % sure"
         return one.name, percent(one.alone), percent(one.together), percent(one.learning), pays
 
     head = ("owner", "own records alone", "one common model", "own model from shared answers", "pays")

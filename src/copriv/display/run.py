@@ -141,8 +141,10 @@ def verified(verdict: Verdict, model: Path | None, trusted: dict[str, bool]) -> 
         )
     if quiet := [owner["name"] for owner in verdict.record.get("owners", ()) if owner.get("too_little_noise")]:
         yield (
-            f"Answers with less noise than agreed, or copied ones: {printable(listed(quiet), 300)}. Of an honest owner this "
-            "is said in at most one of a million runs: the owner's ε is not kept, or it lies."
+            f"Answers nearer to the median of the others' than the agreed noise allows: {printable(listed(quiet), 300)}. "
+            "Either noise is missing there, or others' answers were made from these. Where the learner shows no owner's "
+            "answer to another, an honest owner is named in at most one of a million runs; whether it does, this run cannot "
+            "say."
         )
     if model is None:
         yield "There is no model beside it."

@@ -12,7 +12,8 @@ The weighted mean tells d, that of the common model: its prior is the sampling e
 averages out in its likelihood. What is left of each owner is evidence of its heterogeneity
 (`copriv.populations.owner_posterior`). Worlds are drawn from both, and the run is planned and forecast in them as any other.
 
-Only the pilot's noisy answers are read here: exact numbers of private records are inside the simulated owners alone.
+Only the pilot's noisy answers are read here: exact numbers of private records are inside the simulated owners alone. But their
+noise is simulated, from a seed, so that a forecast made of them is not private, and says so.
 """
 
 from collections.abc import Mapping
@@ -57,7 +58,9 @@ def pilot(
     Rule, mechanism and number of answers of the run are planned before the pilot, on public rows alone; step, bounds, start and
     preconditioner, where the agreement leaves them open, after it. `recommended.agreement` is the run after the pilot.
 
-    Guarantee: none, since the noise is simulated; of the owners' answers to a pilot in earnest, that of docs/proofs/pilot.md.
+    Guarantee: none, since the noise is simulated, from `seed`: `private` is false, and the numbers and the start of the
+    recommended terms are not for release outside those who may see the records. Of the owners' answers to a pilot in earnest:
+    that of docs/proofs/pilot.md.
     Raises AgreementError without a pilot, DataError without a public sample.
 
     >>> after = copriv.pilot(agreement.replace(agreement={"pilot": 0.25}), data, public=public, runs=32)
@@ -68,7 +71,9 @@ def pilot(
     if not isinstance(problem, Problem):
         terms = Agreement.given(problem)
         problem = Problem.load(terms) if data is None else Problem.of(terms, data, public)
-    return forecast_of(after_pilot(before_pilot(problem, seed, strata), problem, seed), "after the pilot", runs, seed)
+    found = forecast_of(after_pilot(before_pilot(problem, seed, strata), problem, seed), "after the pilot", runs, seed)
+    agreed, recommended = (replace(one, private=False) for one in (found.agreed, found.recommended))
+    return replace(found, agreed=agreed, recommended=recommended)
 
 
 def before_pilot(problem: Problem, seed: int = 0, strata: Any = None) -> PublicSample:

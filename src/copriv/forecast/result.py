@@ -29,6 +29,11 @@ from copriv.simulation.result import NOT_PRIVATE
 from copriv.terms.heterogeneity import Heterogeneity
 
 Kind = Literal["before any private record", "before the pilot", "after the pilot"]
+PILOT_SIMULATED = (
+    "simulated: private records were read by a pilot whose noise comes from a seed that can be drawn again. These numbers, "
+    "and the start of the recommended terms, are not private, and not for release outside those who may see the records"
+)
+"""Of a forecast after `copriv.pilot`."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,14 @@ class Forecast(Shown, Framed, Drawn):
     """What it is made from: public rows, or also a pilot's noisy answers; "before the pilot" it is of the run after it."""
     options: Mapping[str, Any]
     """The options of `forecast`."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why the numbers, or the agreed terms, are not private; empty where both are."""
+        assumed = self.agreed.agreement.model.gradient_bound_assumed
+        return (PILOT_SIMULATED,) * (self.kind == "after the pilot") + (
+            f"the agreed terms are {NOT_PRIVATE}",
+        ) * assumed
 
     def error(self, psi: float) -> float | None:
         """The typical error of a model of this ψ, in the target's unit: √f; None where the loss is not squared."""
@@ -307,8 +320,10 @@ class Forecast(Shown, Framed, Drawn):
             "overlap_split": split_of(self.agreed.agreement, self.consortium.curve),
             "description": self.description,
         }  # fmt: skip
-        if not self.agreed.private:
-            document["warning"] = NOT_PRIVATE
+        if self.kind == "after the pilot":
+            document |= {"simulated": True, "for_release": False}
+        if self.warnings:
+            document["warning"] = "; ".join(self.warnings)
         return document
 
     def to_json(self, **added: Any) -> str:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from copriv.formatting.numbers import yes_or_no
 from copriv.formatting.sanitize import printable
 
 WIDTH, HEIGHT = 100, 24
@@ -141,7 +142,7 @@ def in_short(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool | np.bool_):
-        return ("no", "yes")[bool(value)]
+        return yes_or_no(value)
     if isinstance(value, int | np.integer):
         return f"{value:,}"
     if isinstance(value, float | np.floating):

@@ -82,6 +82,11 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
+def yes_or_no(holds: object) -> str:
+    """Say whether a condition holds: "yes" or "no"."""
+    return "yes" if holds else "no"
+
+
 def mapping(value: object | None) -> dict[str, Any] | None:
     """The fields of a value by name; None for None."""
     if value is None:

@@ -22,6 +22,19 @@ def printable(text: str, most: int = 500) -> str:
     return shown
 
 
+def without_user(text: str) -> str:
+    """Return an address without its user and password, and of PostgreSQL's, which may hold one anywhere, the scheme alone.
+
+    What is no address is returned as it is.
+    """
+    scheme, colon, rest = text.partition(":")
+    if scheme.lower() in ("postgresql", "postgres") and colon:
+        return f"{scheme}://…"
+    if len(scheme) > 1 and rest.startswith("/") and "@" in rest:  # a Path has one slash, and C: is a drive
+        return f"{scheme}://{rest.rpartition('@')[2]}"
+    return text
+
+
 def cell(text: str) -> str:
     """Return text, `printable` and whole, for a cell of a CSV file that a spreadsheet may open.
 

@@ -53,15 +53,16 @@ class Fitness(Objective):
         have no finite θ*; DataError where the loss does not allow the targets.
         """
         self.loss.check_target(self.records.target)
+        start = np.zeros(self.records.n_parameters) if near is None else near
         with one_thread(self.records.features.size):
             if self.quadratic is not None:
                 best = quadratic_minimum(self, self.quadratic)
             elif self.loss.smooth:
-                best = smooth_minimum(self, near)
+                best = smooth_minimum(self, start)
                 if not best.accurate(accuracy):
                     best = min(best, quasi_newton_minimum(self, best.theta), key=lambda found: found.gap)
             elif isinstance(self.loss, Hinge):
-                best = self._hinge_minimum(near, accuracy)
+                best = self._hinge_minimum(start, accuracy)
             else:
                 best = bundle_minimum(self)
         free, r = self.regularizer.strength == 0, self.records
@@ -81,7 +82,7 @@ class Fitness(Objective):
             )
         raise NotCertified(f"optimum: {gap}; regularise more, scale the features, or lower theta_max")
 
-    def _hinge_minimum(self, near: Array | None, accuracy: float) -> Optimum:
+    def _hinge_minimum(self, near: Array, accuracy: float) -> Optimum:
         """Minimise a hinge problem by the fast method, or by an interior point, tens of times slower, where that fails.
 
         For ψ = f/f(θ*) − 1 the gap must be small relative to f(θ*), unless that is nearly 0.

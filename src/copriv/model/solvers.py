@@ -68,7 +68,7 @@ def quadratic_minimum(f: Objective, quadratic: Quadratic) -> Optimum:
     return best
 
 
-def smooth_minimum(f: Objective, near: Array | None = None) -> Optimum:
+def smooth_minimum(f: Objective, near: Array) -> Optimum:
     """Minimise by Newton's method where φ″ is known and θ* is inside Θ, otherwise by L-BFGS-B."""
     if not isinstance(f.loss, Curved):
         return quasi_newton_minimum(f, near)
@@ -78,7 +78,7 @@ def smooth_minimum(f: Objective, near: Array | None = None) -> Optimum:
     return f.certified(theta, gap)
 
 
-def newton_minimum(f: Objective, loss: Curved, near: Array | None = None) -> tuple[float, Array]:
+def newton_minimum(f: Objective, loss: Curved, near: Array) -> tuple[float, Array]:
     """Minimise f over R^p until θ leaves Θ or rounding stops the descent. Returns a proved gap, or infinity, and θ."""
     y, share, p = f.records.target, f.share, f.records.n_parameters
     scaled, unit = Penalized(
@@ -100,8 +100,7 @@ def newton_minimum(f: Objective, loss: Curved, near: Array | None = None) -> tup
             return np.asarray(2.0 * np.minimum(1.0, loss.threshold / np.maximum(np.abs(z - y), loss.threshold)))
         return np.full_like(z, loss.curvature)
 
-    start = np.zeros(p) if near is None else near / unit
-    u, _ = newton(scaled, start, done, steep=None if isinstance(loss, Logistic) else steep)
+    u, _ = newton(scaled, near / unit, done, steep=None if isinstance(loss, Logistic) else steep)
     return _gap(loss, scaled, y, u), u * unit
 
 
@@ -133,7 +132,7 @@ def _gap(loss: Curved, f: Penalized, y: Array, u: Array) -> float:
     return np.inf
 
 
-def quasi_newton_minimum(f: Objective, near: Array | None = None) -> Optimum:
+def quasi_newton_minimum(f: Objective, near: Array) -> Optimum:
     """Minimise by L-BFGS-B in units of 1/std of each feature, where only slopes are known or Θ is active."""
     r, box = f.records, f.feasible_set
     scale = 1.0 / np.sqrt(f.share @ np.square(r.features) + f.regularizer.strength + np.finfo(float).tiny)
@@ -146,7 +145,7 @@ def quasi_newton_minimum(f: Objective, near: Array | None = None) -> Optimum:
 
     found = minimize(
         objective,
-        np.zeros(r.n_parameters) if near is None else near / scale,
+        near / scale,
         jac=True,
         method="L-BFGS-B",
         bounds=[(-box.theta_max / s, box.theta_max / s) for s in scale],
@@ -195,7 +194,7 @@ def linear_programme_minimum(f: Objective) -> Optimum:
     # An approximation of θ*: the optimum of a slightly regularised hinge, smoothed over 0.05.
     rounded, width = SmoothedHinge(0.05), 1.0 / np.maximum(size, 1e-100)
     slight = Objective(rounded, Regularizer(1e-6), FeasibleSet(), Records(r.features * width, r.target, r.weight))
-    slack = 1.0 - signed @ (width * newton_minimum(slight, rounded)[1])
+    slack = 1.0 - signed @ (width * newton_minimum(slight, rounded, np.zeros(p))[1])
     nearest, best, n_free = np.argsort(np.abs(slack)), Optimum(np.zeros(p), 1.0, np.inf), 8 * p
     while not best.gap <= ACCURACY * best.value:
         free = np.zeros(len(r), dtype=bool)
@@ -287,7 +286,7 @@ def programme_minimum(f: Objective, unit: float) -> Optimum:
     return _above(f, np.asarray(found.x[:p]) * scale, unit * float(found.obj_val_dual))
 
 
-def rounded_minimum(f: Objective, near: Array | None, accuracy: float) -> Optimum:
+def rounded_minimum(f: Objective, near: Array, accuracy: float) -> Optimum:
     """Minimise a regularised hinge problem by Newton's method, its kinks smoothed over a width h that goes to 0.
 
     max(s, 0), s = 1 − y xᵀθ, becomes αs − hα²/2 with α = min(max(s/h, 0), 1). Those α are feasible in the dual, so
@@ -299,7 +298,7 @@ def rounded_minimum(f: Objective, near: Array | None, accuracy: float) -> Optimu
     """
     r, c, share = f.records, f.regularizer.strength, f.share
     signed = r.features * r.target[:, None]
-    theta = np.zeros(r.n_parameters) if near is None else near
+    theta = near
     slack, lower = 1.0 - signed @ theta, 0.0
     best = Optimum(np.zeros(r.n_parameters), float(share.sum()), np.inf)
     for h in 10.0 ** -np.arange(0.0, 12.0):

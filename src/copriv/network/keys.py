@@ -170,7 +170,7 @@ class Certified:
         key = certificate.public_key()
         if not isinstance(key, ec.EllipticCurvePublicKey):
             raise TypeError
-        self.certificate, self._key = certificate, key
+        self.certificate, self.key = certificate, key
         self.name, self.fingerprint = _common_name(certificate), certificate.fingerprint(hashes.SHA256()).hex()
         """SHA-256 of the certificate, by which a policy names it."""
         self.key_fingerprint = key_fingerprint(certificate)
@@ -192,7 +192,7 @@ class Certified:
     def signed(self, signature: str, content: bytes) -> bool:
         """Whether this is this party's signature of the content."""
         try:
-            self._key.verify(bytes.fromhex(signature), content, ec.ECDSA(hashes.SHA256()))
+            self.key.verify(bytes.fromhex(signature), content, ec.ECDSA(hashes.SHA256()))
         except (ValueError, InvalidSignature, UnsupportedAlgorithm):
             return False
         return True
@@ -215,16 +215,34 @@ def make_authority(folder: str | Path, consortium: str, days: int = 365) -> None
         raise KeysRefused(f"{folder}: already holds an authority; a new one would make every certificate foreign")
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
-    name = _subject(f"copriv authority of {consortium}"[:64])
+    _write(folder / AUTHORITY, _self_signed(key, _subject(f"copriv authority of {consortium}"[:64]), days))
+    _write_key(folder / AUTHORITY_KEY, key)
+
+
+def renew_authority(folder: str | Path, days: int = 365) -> None:
+    """Write a new `ca.pem` of the same authority and key. Whatever it has certified stays certified by the old one and the new.
+
+    Raises KeysRefused where the folder has no authority.
+    """
+    folder = Path(folder)
+    try:
+        key, name = (folder / AUTHORITY_KEY).read_bytes(), _certificate((folder / AUTHORITY).read_bytes()).subject
+    except OSError as error:
+        raise KeysRefused(
+            f"{folder}: has no authority ({error.strerror}); give the folder that it was made in"
+        ) from None
+    _write(folder / AUTHORITY, _self_signed(_private_key(key), name, days))
+
+
+def _self_signed(key: ec.EllipticCurvePrivateKey, name: x509.Name, days: int) -> bytes:
+    """An authority's certificate, PEM."""
     usage = x509.KeyUsage(
         digital_signature=False, content_commitment=False, key_encipherment=False, data_encipherment=False,
         key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
     )  # fmt: skip
     builder = _builder(name, name, key.public_key(), days, None)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    certificate = builder.add_extension(usage, critical=True).sign(key, hashes.SHA256())
-    _write(folder / AUTHORITY, certificate.public_bytes(_PEM))
-    _write_key(folder / AUTHORITY_KEY, key)
+    return builder.add_extension(usage, critical=True).sign(key, hashes.SHA256()).public_bytes(_PEM)
 
 
 def make_key(folder: str | Path, name: str) -> str:

@@ -49,6 +49,7 @@ from copriv.network.keys import (
     key_fingerprint,
     make_authority,
     read_request,
+    renew_authority,
 )
 from copriv.types import Loss
 
@@ -135,6 +136,28 @@ def make_consortium(
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
     return Consortium(agreed, dictionary, (*texts, *(folder / name for name in ("authority", LEARNER, *names))))
+
+
+def renew_certificates(folder: str | Path, days: int = 365) -> dict[str, str]:
+    """Certify the authority and every party of a consortium's folder anew; returns the certificates' SHA-256, by party.
+
+    All keep their keys: an agreement that names them stays as it is, and old and new certificates are valid at once, each under
+    the old `ca.pem` and the new, until the old ones end. Raises KeysRefused where the folder has no authority, or where a
+    party's certificate is of another one.
+    """
+    folder = Path(folder)
+    authority = folder / "authority"
+
+    def certified(party: Path) -> Certified:
+        return Certified.by((authority / AUTHORITY).read_bytes(), (party / CERTIFICATE).read_text(encoding="ascii"))
+
+    held = {}
+    if (authority / AUTHORITY).exists():  # all are checked before a file is written
+        held = {path.parent: certified(path.parent) for path in sorted(folder.glob(f"*/{CERTIFICATE}"))}
+    renew_authority(authority, days)
+    for party, old in held.items():
+        certify(authority, party, old.name, old.key, old.role, days)
+    return {old.name: certified(party).fingerprint for party, old in held.items()}
 
 
 def _requested_keys(agreement: Agreement, requests: Sequence[str | Path]) -> dict[str, EllipticCurvePublicKey]:

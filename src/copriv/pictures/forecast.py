@@ -275,4 +275,7 @@ def _public(outlook: Forecast) -> Label:
 
 def _sources(figure: Figure, outlook: Forecast) -> None:
     """Write under the picture what it was made from, and the verdict."""
-    style.foot(figure, (f"Public information only: {outlook.description}. {outlook.verdict}", style.FAINT))
+    after = outlook.kind == "after the pilot"
+    made = "Public rows and a simulated pilot" if after else "Public information only"
+    warned = [(f"{warning.capitalize()}.", style.ALARM) for warning in outlook.warnings]
+    style.foot(figure, (f"{made}: {outlook.description}. {outlook.verdict}", style.FAINT), *warned)

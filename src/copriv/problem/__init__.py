@@ -109,7 +109,8 @@ class Problem(Shown):
         """
         sizes = [owner.records for owner in agreement.owner]
         unbounded = replace(data_specification(agreement), feature_bound=0.0)
-        consortium = load_consortium(unbounded, sizes, held_out=held_out, opened=opened)
+        rows_each = [owner.unit_records for owner in agreement.owner]
+        consortium = load_consortium(unbounded, sizes, held_out=held_out, opened=opened, owner_unit_records=rows_each)
         return cls(
             agreement,
             consortium.owners,

@@ -194,6 +194,7 @@ class RunWatch:
             "stepped": conductor.stepped, "queries": agreement.queries, "held": conductor.held,
             "status": getattr(outcome, "status", None), "reason": getattr(outcome, "reason", ""),
             "public": getattr(self._public, "rows", None), "seen": watch.seen,
+            "colluding": agreement.colluding if agreement.summed else None,
         }  # fmt: skip
         watch.update(head, rows)
         if self._public is None:

@@ -19,7 +19,7 @@ from copriv.forecast import forecast
 from copriv.forecast.coalition_value import Consortium, shapley_values
 from copriv.forecast.forecaster import NOTICEABLE
 from copriv.forecast.standalone_models import enough, personalized_cost
-from copriv.formatting.numbers import json_ready
+from copriv.formatting.numbers import json_ready, yes_or_no
 from copriv.problem.verdict import Verdict
 from copriv.report.public_rows import PublicRows
 from copriv.terms import OwnerTerms
@@ -247,7 +247,7 @@ def _rows(question: Question, made: Prepared, members: Consortium, public_only: 
         i += 1
         row |= {
             "alone": float(alone[i]), "together": together, "joining_pays": bool(together < rivals[i]),
-            "verdict": "yes" if together < rivals[i] else "no", "own": own[i],
+            "verdict": yes_or_no(together < rivals[i]), "own": own[i],
             "break_even": None, "worth": None, "worth_error": float(errors[i]),
             "loss_to_others": float(lost[i]), "weight": float(members.records[i] / members.total),
             "best_weight": float(weights[i]), "probability": None,

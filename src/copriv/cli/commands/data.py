@@ -19,7 +19,7 @@ from copriv.data.fetch import fetch as fetched
 from copriv.data.fetch import found as at_hand
 from copriv.errors import AgreementError, CoprivError, InvalidInput, UsageError
 from copriv.formatting.numbers import counted, plain_number
-from copriv.formatting.sanitize import printable
+from copriv.formatting.sanitize import printable, without_user
 
 if TYPE_CHECKING:
     from copriv.agreement import Agreement
@@ -83,9 +83,8 @@ def check(
             _check_named(found.agreement, owner)
         found.check_agreement()
     elif agreement is None:
-        raise UsageError(
-            f"{printable(path, 200)}: to check a table, give the agreement it is for: --agreement AGREEMENT --owner NAME"
-        )
+        shown = printable(without_user(path), 200)
+        raise UsageError(f"{shown}: to check a table, give the agreement it is for: --agreement AGREEMENT --owner NAME")
     elif query and not is_sql(path):
         raise UsageError("--query: is for a data base (duckdb:FILE, postgresql://…), and a file is read whole")
     else:

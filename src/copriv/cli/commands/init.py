@@ -17,7 +17,7 @@ from copriv.cli.show.console import log, tell
 from copriv.cli.show.output import save
 from copriv.cli.wizard import asked, taken, written
 from copriv.errors import UsageError
-from copriv.formatting.sanitize import printable
+from copriv.formatting.sanitize import printable, without_user
 
 
 def template() -> str:
@@ -63,10 +63,28 @@ def command(
         ),
     ] = None,
     days: Annotated[
-        int | None, typer.Option(min=1, max=36_500, help="With --network: how long certificates are valid; 365.")
+        int | None,
+        typer.Option(min=1, max=36_500, help="With --network or --renew: how long certificates are valid; 365."),
     ] = None,
+    renew: Annotated[
+        bool,
+        typer.Option("--renew", help="Certify the parties of the consortium in PATH anew, with the keys they have."),
+    ] = False,
 ) -> None:
     """Write an agreement, asked for step by step on a terminal; with --network, the files of every party of a consortium."""
+    if renew:
+        others = {
+            "--network": network,
+            "--request": request,
+            "--public": public,
+            "--columns": columns,
+            "--template": plain,
+        }
+        alone = next((option for option, value in others.items() if value), None)
+        if alone is not None:
+            raise UsageError(f"{alone}: does not go with --renew")
+        _renew(path, days or 365)
+        return
     given = {"--public": public, "--days": days, "--request": request}
     alone = next((option for option, value in given.items() if value), None)
     if network is None and alone is not None:
@@ -86,6 +104,8 @@ def command(
         raise UsageError(f"{option} with --columns TABLE")
     if strata is not None and is_public is False:
         raise UsageError("--strata: is a column of public rows; does not go with --is-private")
+    if (shown := without_user(str(path))) != str(path):
+        raise UsageError(f"{shown}: is an address; name a file")
     if path.exists() and not force:
         raise UsageError(f"{path}: is there already; name another file, or replace it with --force")
     if path.is_dir():
@@ -138,6 +158,17 @@ def _shown(text: str) -> str:
     """The text without control characters, which names in a table can hold; line ends around it are kept."""
     said = text.strip("\n")
     return text.replace(said, printable(said, 2000))  # longer than any question
+
+
+def _renew(folder: Path, days: int) -> None:
+    from copriv.network.setup import renew_certificates
+
+    for name, fingerprint in renew_certificates(folder, days).items():
+        typer.echo(f"{name}: {fingerprint}")
+    log(
+        f"give each party certificate.pem and ca.pem of its folder in {folder}; the numbers are the certificates' SHA-256. "
+        "Owners whose policy.toml names certificates add the learner's to them before it begins to use its own"
+    )
 
 
 def _init_network(agreement: Path, folder: Path, public: Path | None, days: int, requests: Sequence[Path]) -> None:

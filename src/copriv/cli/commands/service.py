@@ -131,10 +131,8 @@ class Service:
         self.figures = Figures(figures.ready, {**figures.values, "certificate_days": days})
         if days < WARNED_DAYS and self.beaten - self._warned >= _DAY:
             self._warned = self.beaten
-            self.log(
-                f"a certificate of {self.keys.name} ends in {days:.0f} days; ask the coordinator for a new one",
-                logging.WARNING,
-            )
+            what = f"a certificate of {self.keys.name} ends in {days:.0f} days"
+            self.log(f"{what}; ask the coordinator to renew it (copriv init --renew)", logging.WARNING)
         if figures.started and not self._told_ready:
             notify("READY=1")
             self._told_ready = True

@@ -35,6 +35,7 @@ async function page() {
     if (head.run) {
       byId("name").textContent = head.name || t("site.run");
       byId("which").textContent = t("run.which", { run: head.run.slice(0, 8), fingerprint: head.fingerprint.slice(0, 16) });
+      byId("sums").textContent = head.colluding === null ? "" : t("run.sums", { others: count(head.colluding) });
       byId("progress-text").textContent = t("run.progress", { stepped: count(head.stepped), queries: count(head.queries) });
       byId("progress").value = head.queries ? head.stepped / head.queries : 0;
       byId("pause").textContent = t(head.held ? "run.resume" : "run.pause");
