@@ -16,8 +16,8 @@ import numpy as np
 from copriv.agreement import Agreement
 from copriv.model.records import Records
 from copriv.plan.aggregated_runs import mean_cost
-from copriv.populations.public_sample import PublicSample, curvature_of
-from copriv.populations.world import World
+from copriv.populations.public_sample import PublicSample
+from copriv.populations.world import World, curvature_of
 from copriv.types import is_linear
 
 RARER = 5
