@@ -117,6 +117,18 @@ def test_the_fingerprint_changes_with_every_term_and_with_nothing_else(key, valu
     assert (other.fingerprint == agreement.fingerprint) == same
 
 
+def test_agreements_are_equal_by_their_terms_whatever_was_read_of_them():
+    one, other = Agreement.of(GOOD), Agreement.of(GOOD)
+    assert len(one.weights) == len(one.records) == one.n_owners
+    assert one == other
+    assert other == one
+    assert hash(one) == hash(other)
+    assert len(other.weights) == one.n_owners
+    assert one == other
+    assert one != Agreement.of(changed("agreement.horizon", 999))
+    assert one != 1
+
+
 def test_the_agreement_is_frozen():
     with pytest.raises(Exception, match="frozen"):
         Agreement.of(GOOD).agreement = None

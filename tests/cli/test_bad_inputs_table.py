@@ -222,7 +222,7 @@ CALLS = {
     "a network with public rows that are not there": ("init --network good.toml net --public nope.csv", 3, "nope.csv"),
     "a network with a folder of public rows": ("init --network good.toml net --public folder", 3, "folder"),
     "a ledger that is not there": ("ledger show nope.ledger", 1, "nope.ledger"),
-    "a ledger that is a folder": ("ledger show folder", 1, "folder"),
+    "a ledger that is a folder": ("ledger show folder", 1, "folder: is a folder; give the path of"),
     "checking nothing": ("ledger verify nope.ledger", 1, "nope.ledger"),
     "a run that is not there": ("verify nope.run", 1, "nope.run"),
     "a model that is not there": ("predict nope.json people.csv", 3, "nope.json"),
@@ -245,6 +245,15 @@ CALLS = {
     "a network by force": ("init --network good.toml net --force", 2, "does not go with --network"),
     "a pipe for an agreement": ("init pipe --force", 1, "a device or a pipe"),
     "a query of a file": ("data check people.csv --agreement own.toml --owner a --query x", 2, "is for a data base"),
+    "a run that is a folder": ("verify folder", 1, "folder: is a folder; give the file of"),
+    "a download that is a folder": ("data fetch lending --from folder", 3, "folder: is a folder; give the path of"),
+    "a stranger's check of an agreement": ("data check good.toml --owner z", 2, "'z'; name one of"),
+    "keys where nothing can be": ("owner keys /proc/nothing/keys", 1, "Give a path that can be written to"),
+    "a learner with a store alone": ("learner good.toml --store s.db", 3, "the learner speaks with its keys only"),
+    "a model of brackets": ("predict brackets.json people.csv", 3, "it is no JSON"),
+    "a forecast of brackets": ("report x.ledger --forecast brackets.json", 3, "it is no JSON"),
+    "own learners of a picture": ("own-learners picture.png", 3, "picture.png: is no text"),
+    "a page of a folder": ("ui folder", 3, "folder: cannot read the agreement"),
     "no dictionary": ("forecast dictionary.toml", 3, "(No such file or directory)"),
 }  # fmt: skip
 
@@ -261,6 +270,7 @@ def folder(tmp_path):
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
     (tmp_path / "utf16.toml").write_bytes(GOOD.encode("utf-16"))
     (tmp_path / "file").write_text("x")
+    (tmp_path / "brackets.json").write_text("[" * 100_000)
     (tmp_path / "folder").mkdir()
     (tmp_path / "dictionary.toml").write_text(GOOD.replace("components = 5", 'components = 5\ndictionary = "no.json"'))
     os.mkfifo(tmp_path / "pipe")

@@ -337,9 +337,8 @@ def test_a_bug_keeps_its_traceback(copriv, agreement, monkeypatch):
 
 @pytest.mark.parametrize(("seconds", "seen"), [(0.0, False), (0.5, True)])
 def test_the_bar_appears_late_and_on_standard_error_only(capfd, monkeypatch, seconds, seen):
-    monkeypatch.setattr(console, "PATIENCE", 0.2)
     monkeypatch.setenv("FORCE_COLOR", "1")  # what makes rich take a pipe for a terminal
-    with console.progress("working") as report:
+    with console.progress("working", patience=0.2) as report:
         report(1, 2)
         time.sleep(seconds)
         report(2, 2)
@@ -360,9 +359,8 @@ def test_a_line_lives_while_one_waits_and_only_on_a_terminal(capfd, monkeypatch)
     assert "128 simulated runs" in captured.err
 
 
-def test_no_bar_where_nobody_looks(capfd, monkeypatch):
-    monkeypatch.setattr(console, "PATIENCE", 0.0)
-    with console.progress("working") as report:
+def test_no_bar_where_nobody_looks(capfd):
+    with console.progress("working", patience=0.0) as report:
         report(1, 2)
         time.sleep(0.05)
     assert capfd.readouterr().err == ""

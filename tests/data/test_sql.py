@@ -76,6 +76,17 @@ def test_a_postgresql_table_goes_through_the_schema(postgresql: str) -> None:
     through_the_schema(read_sql(postgresql, QUERY, ("income", "grade", "repaid")))
 
 
+@pytest.mark.parametrize("columns", [None, ("k", "y")])
+def test_a_column_of_both_sides_of_a_join_is_named_in_the_error(
+    duckdb_file: str, postgresql: str, columns: tuple[str, ...] | None
+) -> None:
+    join = "SELECT * FROM (SELECT 1 AS k, 2 AS y) AS p JOIN (SELECT 1 AS k, 3 AS z) AS q ON p.k = q.k"
+    for address in (duckdb_file, postgresql):
+        for read in (read_sql, lambda *given: list(stream_sql(*given)())):
+            with pytest.raises(DataError, match="'k' stands twice"):
+                read(address, join, columns)
+
+
 def test_both_come_in_pieces_that_make_the_whole(duckdb_file: str, postgresql: str) -> None:
     for address in (duckdb_file, postgresql):
         passes = stream_sql(address, QUERY + " ORDER BY income", ("income", "grade", "repaid"), 2)

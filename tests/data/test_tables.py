@@ -64,6 +64,16 @@ def test_an_unreadable_file_is_one_line_that_says_what_to_do(tmp_path: Path, nam
     assert sorted(p.name for p in tmp_path.iterdir()) == ([name] if contents is not None else [])
 
 
+@pytest.mark.parametrize(
+    "frame",
+    [pd.DataFrame([[1, 1, 2]], columns=["k", "k", "y"]), pa.table([[1], [1], [2]], names=["k", "k", "y"])],
+    ids=["pandas", "arrow"],
+)
+def test_a_frame_whose_columns_have_one_name_is_no_table(frame: object) -> None:
+    with pytest.raises(DataError, match="table: 'k' 2 times; name each column once"):
+        read_table(frame)
+
+
 def test_a_folder_and_an_object_are_no_tables(tmp_path: Path):
     with pytest.raises(DataError, match="is a folder"):
         read_table(tmp_path)

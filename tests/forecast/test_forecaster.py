@@ -48,6 +48,8 @@ ADDED = {
     "best_subset",
     "best_weights",
     "robustness",
+    "graph",
+    "n_parameters",
     "runner_up",
     "trades",
     "flatness",

@@ -389,6 +389,15 @@ def test_an_owner_signs_no_other_set(world: World, what: str, why: str) -> None:
         world.sides["bank-0"].masked(SECOND, [])
 
 
+def test_an_attempt_that_another_took_the_place_of_is_not_opened_again(world: World) -> None:
+    one = world.sides["bank-2"]
+    one.key(FIRST, THETA)
+    one.key(SECOND, THETA)
+    one.key(SECOND, THETA)  # the same one, whose message was lost
+    with pytest.raises(QueryRefused, match="another attempt was opened after it"):
+        one.key(FIRST, THETA)
+
+
 def test_an_owner_signs_one_set_in_an_attempt() -> None:
     world = World(liars=1)
     with world.watched():

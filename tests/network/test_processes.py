@@ -363,8 +363,9 @@ def test_services_take_the_next_agreement_without_a_restart(site: Site) -> None:
         assert float(figures["answers_total"]) == second.agreement.answers
     for party in parties:
         os.kill(party.pid, signal.SIGTERM)
-        assert party.wait(20) == 130, party.errors
-        lines = [json.loads(line) for line in party.errors.splitlines()]
+        assert party.wait(60) == 130, party.errors
+        # gRPC's core may write lines of its own, past Python's logging.
+        lines = [json.loads(line) for line in party.errors.splitlines() if line.startswith("{")]
         assert {line["schema"] for line in lines} == {"copriv.log/1"}
         assert {line["level"] for line in lines} == {"info", "warning", "error"}
         assert lines[-1]["message"] == "interrupted"

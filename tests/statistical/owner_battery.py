@@ -215,7 +215,7 @@ def order() -> Verdict:
             owner.answer(query(terms, identity, np.full(2, coordinate)))
         except (ArithmeticError, CoprivError) as error:
             refusals.append(type(error).__name__)
-    right = reads == [1, 2] and refusals == ["ArithmeticError", "QueryRefused", "BudgetRefused"]
+    right = reads == [1, 2] and refusals == ["ArithmeticError", "AnswerLost", "BudgetRefused"]
     return Verdict(right, f"charged when records were read: {reads}; then {refusals}")
 
 

@@ -21,7 +21,7 @@ class Question:
     """The page that tells of it, below docs/."""
 
 
-_GRAPH = "One learner with one model, or a model for each owner from one answer of all; owners talk to no neighbours."
+_GRAPH = "`graph`: each owner has a model and mixes those of neighbours; simulated, forecast, and run over a network by relay."
 _MARKET = "What joining is worth to each owner, Shapley values and break-even budgets are forecast; nobody is paid."
 _LIARS = (
     "`robust`: owners that lie are borne by S1 and S2, and missing noise is found out; not by A1, A2 or one answer."
@@ -34,8 +34,8 @@ QUESTIONS: tuple[Question, ...] = (
              "Squared, logistic, hinge and Huber losses of linear models; no networks.", "reference/agreement-file.md"),
     Question("S, §V", "Owners can be learners themselves, each with a model of its own and no noise on its own part.", "built",
              "`copriv own-learners`, `copriv owner learn`: from one private answer of each.", "reference/command-line.md"),
-    Question("S, §V", "Multiple learners over an arbitrary connected communication network.", "not built", _GRAPH,
-             "explanation/rules.md"),
+    Question("S, §V", "Multiple learners over an arbitrary connected communication network.", "built", _GRAPH,
+             "explanation/owners-on-a-graph.md"),
     Question("S, §V", "A data market: learners compensate owners for larger budgets.", "built in part", _MARKET,
              "explanation/cost-of-privacy.md"),
     Question("S, §V", "Asynchronous updates by a subset of the owners.", "built", "Rules A1 and A2.", "explanation/rules.md"),
@@ -51,7 +51,8 @@ QUESTIONS: tuple[Question, ...] = (
              "`group` and `group_size`, with an exact forecast.", "decisions/0012-groups-of-a-size.md"),
     Question("A, §VI", "Generalisation error, with data that are not i.i.d. or unbalanced.", "built",
              "Forecast for owners that differ, and measured on real tables.", "reference/unlike-owners.md"),
-    Question("A, §VI", "Multiple learners on arbitrary connected graphs.", "not built", _GRAPH, "explanation/rules.md"),
+    Question("A, §VI", "Multiple learners on arbitrary connected graphs.", "built", _GRAPH,
+             "explanation/owners-on-a-graph.md"),
     Question("A, §VI", "Behaviour in a data market, and compensation for larger budgets.", "built in part", _MARKET,
              "explanation/cost-of-privacy.md"),
     Question("A, §VI", "More sophisticated adversaries.", "built in part", _LIARS, "explanation/lying-owners.md"),

@@ -26,6 +26,7 @@ from copriv.formatting.frames_and_plots import Columns, Framed
 from copriv.formatting.numbers import counted
 from copriv.formatting.sanitize import reason
 from copriv.mechanisms import Mechanism
+from copriv.rules.graph import Graph
 from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.terms.explain import problems_of, unknown_names
 from copriv.types import Array, LinearLoss
@@ -60,15 +61,17 @@ class Agreement(Shown, Framed, AgreedTerms):
             raise ValueError(f"model.loss: {error}") from None
         if self.agreement.rule != "auto":
             rules.named(self.agreement.rule)
-        if self.agreement.robust is not None and (
-            self.one_answer or (self.agreement.rule != "auto" and not self.synchronous)
-        ):
-            raise ValueError(
-                "agreement.robust: is for rules by which all owners answer each round, with gradients; name S1 or S2, or "
-                '"auto", or leave robust out'
-            )
+        in_rounds = not self.one_answer and (self.agreement.rule == "auto" or self.synchronous)
+        for key in ("robust", "graph"):
+            if getattr(self.agreement, key) is not None and not in_rounds:
+                raise ValueError(
+                    f"agreement.{key}: is for rules by which all owners answer each round, with gradients; name S1 or S2, or "
+                    f'"auto", or leave {key} out'
+                )
         self.mechanism.check(self)
         check_sums(self, self.mechanism, () if self.agreement.rule == "auto" else self.members)
+        if self.agreement.graph is not None:
+            Graph.of(self)
         if self.has_pilot:
             check_pilot(self)
             _ = self.phases
@@ -135,6 +138,12 @@ class Agreement(Shown, Framed, AgreedTerms):
             document["agreement"]["answers"] = self.answers - self.attempts
         document["owner"] = [{k: v for k, v in owner.items() if k != "floor"} for owner in document["owner"]]
         return Agreement.of(document)
+
+    def central(self) -> "Agreement":
+        """These terms with one learner that all owners answer, in place of a graph; the same object where there is none."""
+        if self.agreement.graph is None:
+            return self
+        return self.replace(agreement=dict.fromkeys(("graph", "relays", "mixing", "tracking")))
 
     def replace(self, **changes: Any) -> "Agreement":
         """Return a copy with some terms changed, checked again: `replace(agreement={"step": 3.0}, model={...})`.
@@ -340,6 +349,9 @@ class Agreement(Shown, Framed, AgreedTerms):
         rule = " ".join(filter(None, (terms.rule, rules.named(terms.rule).variant(terms))))
         if terms.robust is not None:
             rule += f", robust against {terms.robust}"
+        if terms.graph is not None:
+            rule += f", on a graph ({terms.graph})" if isinstance(terms.graph, str) else ", on a graph"
+            rule += ", tracking" * bool(terms.tracking)
         return rule + " in rounds" * (terms.window > 1)
 
     @property

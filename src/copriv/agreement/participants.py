@@ -19,7 +19,8 @@ from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.mechanisms import GradientNoise, Guarantee, OneAnswer
 from copriv.model.fitness import FeasibleSet, Regularizer
-from copriv.rules import named
+from copriv.rules import SyncDecay, named
+from copriv.rules.graph import Graph, OnGraph
 from copriv.rules.rule import Descent, UpdateRule
 from copriv.terms import OwnerTerms
 from copriv.types import Array
@@ -75,7 +76,10 @@ def agreed_rule(
     if shares is None and shares_by_rate:
         rates = np.array(participants.rates)
         shares = rates / rates.sum()
-    return named(terms.rule).update(agreement, descent, participants.weights, shares)
+    rule = named(terms.rule).update(agreement, descent, participants.weights, shares)
+    if terms.graph is not None and isinstance(rule, SyncDecay):
+        return OnGraph(rule, Graph.of(agreement), agreement.weights, bool(terms.tracking))
+    return rule
 
 
 MOST = 32
@@ -184,7 +188,9 @@ def as_few(agreement: Agreement) -> Agreement:
     answer in turns. For simulations only: nobody signs the result.
     """
     mechanism, terms = agreement.mechanism, agreement.agreement
-    if agreement.n_owners <= MOST or not isinstance(mechanism, GradientNoise) or terms.robust is not None:
+    if agreement.n_owners <= MOST or not isinstance(mechanism, GradientNoise):
+        return agreement
+    if terms.robust is not None or terms.graph is not None:
         return agreement
     bundles, pure = bundled_participants(agreement), mechanism.guarantee is Guarantee.PURE
     N, few = agreement.n_owners if agreement.synchronous else agreement.n_participants, bundles.number

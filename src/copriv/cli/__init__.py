@@ -110,7 +110,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         elif error.errno == errno.ENOSPC:
             what = "standard output: "
         _silence()
-        _complain(f"{what}{error.strerror or error}; nothing more was written")
+        _complain(f"{what}{error.strerror or error}; nothing more was written. Give a path that can be written to")
         return 1
     except MemoryError:
         _complain("this needs more memory than there is; ask for fewer runs, or for less at once")

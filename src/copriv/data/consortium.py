@@ -28,7 +28,7 @@ from copriv.data.public import PUBLIC_ROWS, Preparation, Sample, load_sample, pu
 from copriv.data.schema import OnViolation, Schema
 from copriv.data.source import Source
 from copriv.data.specification import DataSpecification
-from copriv.data.tables import Table
+from copriv.data.tables import Table, check_names
 from copriv.errors import DataError
 from copriv.formatting.cards import Shown
 from copriv.formatting.numbers import counted, listed
@@ -281,9 +281,7 @@ def _frame(name: str, part: Any) -> nw.DataFrame[Any] | None:
     have = frame.columns
     if not all(isinstance(c, str) for c in have):
         return None
-    if len(set(have)) < len(have):
-        twice = next(c for c in have if have.count(c) > 1)
-        raise DataError(f"{name}: the column {twice!r} stands twice; name each column once")
+    check_names(name, have)
     return frame
 
 

@@ -85,7 +85,8 @@ def fetch(name: str, source: str | Path | None = None, progress: Progress | None
             raw = Path(folder) / "downloaded"
             _download(remote, address, raw, progress)
         elif not raw.is_file():
-            raise DataError(f"{raw}: there is no such file; give the path of {remote.title}")
+            wrong = "is a folder" if raw.is_dir() else "there is no such file"
+            raise DataError(f"{raw}: {wrong}; give the path of {remote.title}")
         try:
             remote.convert(raw, made)
         except (pa.ArrowException, zipfile.BadZipFile, KeyError, UnicodeDecodeError) as error:

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from copriv.data.tables import check_names
 from copriv.errors import CoprivError, DataError
 from copriv.formatting.sanitize import printable
 
@@ -78,6 +79,7 @@ def stream_sql(
 
     def one_pass() -> Iterator[pa.Table]:
         for table in read(address, query, columns, rows):
+            check_names("query", table.column_names)
             chosen = [name for name in table.column_names if columns is None or name in set(columns)]
             yield table.select(chosen)
 
@@ -115,8 +117,9 @@ def _postgresql(address: str, query: str, columns: Sequence[str] | None, rows: i
             connection.execute(settings)
             described = _described(connection, query)
             names = [(described.fname(j) or b"").decode() for j in range(described.nfields)]
-            if len(set(names)) < len(names) or not names:
-                raise DataError("query: needs columns with different names; name them with AS")
+            if not names:
+                raise DataError("query: gives no columns; SELECT at least one")
+            check_names("query", names)
             kinds, loads = dict[str, pa.DataType](), {}
             for j in [j for j, name in enumerate(names) if columns is None or name in columns] or [0]:
                 known = connection.adapters.types.get(oid := described.ftype(j))

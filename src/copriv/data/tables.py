@@ -7,6 +7,7 @@ following rows into its cell.
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +43,8 @@ def read_table(source: object, columns: Sequence[str] | None = None) -> Table:
     if not isinstance(source, str | Path):
         try:
             return nw.from_native(source, eager_only=True)
+        except nw.exceptions.DuplicateError as error:
+            raise DataError(f"table: {str(error).splitlines()[-1].strip('- ')}; name each column once") from None
         except TypeError:
             raise DataError(
                 f"table: cannot read a {type(source).__name__}; give a path to a .csv or .parquet file, or "
@@ -225,9 +228,15 @@ def _names(path: Path) -> list[str]:
     else:
         with pa.parquet.ParquetFile(path) as file:
             names = list(file.schema_arrow.names)
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise DataError(f"{path}: the column {sorted(twice)[0]!r} stands twice; name each column once")
+    check_names(path, names)
     return names
+
+
+def check_names(source: object, names: Sequence[str]) -> None:
+    """Raise DataError for a column name that occurs twice."""
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise DataError(f"{source}: the column {name!r} stands twice; name each column once")
 
 
 def _check_separator(path: Path, names: list[str]) -> None:

@@ -3,9 +3,10 @@
 import textwrap
 from collections.abc import Sequence
 
+from copriv.display.simulation import disagreement
 from copriv.display.verdict import advice, assumption, names, of_forecast
 from copriv.forecast import Assessment, Band, Choice, Forecast, OwnerForecast, Plan
-from copriv.forecast.assessment import AS_AGREED, Robustness
+from copriv.forecast.assessment import AS_AGREED, CostOfGraph, Robustness
 from copriv.forecast.coalition_value import LEAST_EPSILON
 from copriv.forecast.forecaster import NOTICEABLE
 from copriv.forecast.own_learners import LearnerForecast, OwnLearnersForecast
@@ -93,6 +94,8 @@ def notes(outlook: Forecast) -> list[str]:
             said[0] += f" It reaches {ends}; what stands above is of the recommended terms."
     if outlook.robustness is not None:
         said.append(_robust(outlook.robustness))
+    if outlook.graph is not None:
+        said.append(_on_graph(outlook.graph))
     if u.source == "not stated" and not u.alike and outlook.n_owners > 1 and outlook.joining.answer != "open":
         said.append("Owners are taken to differ as those of real tables do; alike: heterogeneity = 0.")
     if (
@@ -126,6 +129,18 @@ def _robust(found: Robustness) -> str:
         least = percent(found.floor)
         said += f" Where owners differ as assumed and {found.liars} lie, answers alone ensure no less than {least}."
     return said
+
+
+def _on_graph(found: CostOfGraph) -> str:
+    said = (
+        f"Every owner has a model of its own, and ψ is the mean of theirs. {disagreement(found.spectral_gap)} That costs "
+        f"{times(found.times)} times what one learner would ({percent(found.central)} above the best on average over runs)."
+    )
+    if found.enough is None:
+        return f"{said} No number of exchanges up to 64 in each round comes near it."
+    if found.enough <= found.exchanges:
+        return said
+    return f"{said} With mixing = {found.enough} exchanges in each round, which cost no privacy, it costs 1.05 times at most."
 
 
 # All of it.

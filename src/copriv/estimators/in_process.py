@@ -22,7 +22,8 @@ import os
 import random
 import secrets
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -142,6 +143,7 @@ class SharedLedger:
                 non_negative(name, most)
         self._most = (None if epsilon is None else Fraction(epsilon), None if delta is None else Fraction(delta))
         self._spent, self._by_owner, self._fits = NOTHING, dict[str, Cost](), 0
+        self._under_way = list[tuple[Cost, dict[str, Cost]]]()  # budget of each fit, and what its owners have paid
         self._process = os.getpid()
         self._one_at_a_time = threading.RLock()
 
@@ -165,14 +167,23 @@ class SharedLedger:
         """How many fits count here."""
         return self._fits
 
-    def for_fit(self, budgets: Mapping[str, Cost], answers: int) -> "dict[str, OwnersLedger]":
-        """A ledger for each owner of one more fit. Raises BudgetRefused where its whole budget is not left."""
+    @contextmanager
+    def for_fit(self, budgets: Mapping[str, Cost], answers: int) -> "Iterator[dict[str, OwnersLedger]]":
+        """A ledger for each owner of one more fit, whose whole budget is kept for it until it ends.
+
+        Raises BudgetRefused where so much is not left beside fits under way: a fit that has begun is not refused any more.
+        """
+        fit: dict[str, Cost] = {}
         with self._one_at_a_time:
             for name, cost in budgets.items():
-                self._refuse_overspending(name, cost)
+                self._refuse_overspending(name, cost, fit)
+            self._under_way.append((_dearest(budgets.values()), fit))
             self._fits += 1
-            fit: dict[str, Cost] = {}
-            return {name: OwnersLedger(self, name, ε, answers, δ, fit) for name, (ε, δ) in budgets.items()}
+        try:
+            yield {name: OwnersLedger(self, name, ε, answers, δ, fit) for name, (ε, δ) in budgets.items()}
+        finally:
+            with self._one_at_a_time:
+                self._under_way = [one for one in self._under_way if one[1] is not fit]
 
     def pay(self, owner: str, cost: Cost, fit: dict[str, Cost] | None = None) -> None:
         """Count a charge. Raises BudgetRefused, and counts nothing, where it is beyond the limit.
@@ -184,22 +195,27 @@ class SharedLedger:
             paid = _sum(fit.get(owner, NOTHING), cost)
             (ε, δ), (new_ε, new_δ) = _dearest(fit.values()), _dearest([*fit.values(), paid])
             more = new_ε - ε, new_δ - δ  # nothing for an owner that follows a dearer one: no row is at both
-            self._refuse_overspending(owner, more)
+            self._refuse_overspending(owner, more, fit)
             fit[owner], self._spent = paid, _sum(self._spent, more)
             self._by_owner[owner] = _sum(self._by_owner.get(owner, NOTHING), cost)
 
-    def _refuse_overspending(self, owner: str, cost: Cost) -> None:
+    def _refuse_overspending(self, owner: str, cost: Cost, fit: dict[str, Cost]) -> None:
         if self._process != os.getpid():
             raise BudgetRefused(
                 "ledger: this is a copy, made by pickling or forking, and does not count for the original: fit in the "
                 "process and with the ledger of the caller (n_jobs=1, or joblib's threading backend), or set a new "
                 "SharedLedger"
             )
-        for what, asked, gone, most in zip(("epsilon", "delta"), cost, self._spent, self._most, strict=True):
-            if most is not None and gone + asked > most:
+        paid_by_others = [(budget, _dearest(paid.values())) for budget, paid in self._under_way if paid is not fit]
+        kept = [sum((budget[i] - paid[i] for budget, paid in paid_by_others), Fraction(0)) for i in range(2)]
+        for what, asked, gone, held, most in zip(
+            ("epsilon", "delta"), cost, self._spent, kept, self._most, strict=True
+        ):
+            if most is not None and gone + held + asked > most:
+                beside = f", {float(held):g} kept for fits under way," if held else ""
                 raise BudgetRefused(
-                    f"{owner} refused: asked for {what} {float(asked):g}, spent {float(gone):g} of {float(most):g} that "
-                    "the shared ledger allows over all fits, whatever their owners are called. Fit less often, allow "
+                    f"{owner} refused: asked for {what} {float(asked):g}, spent {float(gone):g}{beside} of {float(most):g} "
+                    "that the shared ledger allows over all fits, whatever their owners are called. Fit less often, allow "
                     "more, or make another SharedLedger if these are other people"
                 )
 

@@ -165,8 +165,8 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         # What a first answer leaves of δ is not known before it: the whole budget must be there.
         paying = wanted["owner"] if lengths is not None else problem.agreement.to_dict()["owner"]
         costs = {one["name"]: (Fraction(one["epsilon"]), Fraction(one["delta"])) for one in paying}
-        ledgers = [shared.for_fit(costs, problem.agreement.answers)]
-        with in_the_callers_words(fewest):
+        with shared.for_fit(costs, problem.agreement.answers) as own, in_the_callers_words(fewest):
+            ledgers = [own]
             if lengths is not None:
                 asked, rest, noise = lengths
                 # Terms that owners can keep whatever is measured, so that nothing is spent on a fit that is then refused.

@@ -8,6 +8,7 @@ covariance Σ_k of θ_k obey a linear recursion and
 | rule                       | within reach                                                        |
 | -------------------------- | ------------------------------------------------------------------- |
 | S1, S2                     | any owners, in O(Tp)                                                |
+| S1, S2 on a graph (`on_graph`) | some tens of owners, or fewer whose records differ              |
 | A1                         | any number of owners of up to 400 different weights                 |
 | A2, and A1 and A2 with caps | a few kinds of owners, or a few owners with few answers each        |
 

@@ -23,9 +23,11 @@ from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants
 from copriv.errors import CoprivError
 from copriv.exact import Order, OwnerKinds, expected_cost
+from copriv.exact.on_graph import OwnersOnGraph, on_graph
 from copriv.formatting.cards import Shown
 from copriv.formatting.frames_and_plots import Columns, Framed
 from copriv.mechanisms import GradientNoise, Guarantee
+from copriv.model.objective import Quadratic
 from copriv.model.threads import one_thread
 from copriv.plan import Choice
 from copriv.plan.aggregated_runs import DEALT_OWNERS, runs_in
@@ -34,6 +36,8 @@ from copriv.populations.world import World
 from copriv.privacy.noise import Law
 from copriv.problem import Problem
 from copriv.rules import named
+from copriv.rules.graph import Graph
+from copriv.rules.rule import InRounds
 from copriv.types import Array
 
 WORLDS = 32
@@ -41,6 +45,8 @@ WORLDS = 32
 RUNS = 128
 AS_AGREED = "as agreed"
 """Description of agreed terms that leave nothing to be planned."""
+NEAR = 1.05
+"""ψ over that of one learner up to which a graph costs nothing to speak of: about the accuracy of a forecast."""
 ERRORS = 2.0
 """Bootstrap standard errors, over worlds, within which two costs count as equal."""
 
@@ -198,6 +204,48 @@ class Robustness:
         return {**vars(self), "times": self.times}
 
 
+@dataclass(frozen=True)
+class CostOfGraph:
+    """What it costs that owners on a graph hear their neighbours alone (`agreement.graph`)."""
+
+    spectral_gap: float
+    """The least share of the owners' disagreement that the exchanges of a round remove."""
+    relative_fitness: float
+    """E ψ of the agreed terms, a mean over the owners' models."""
+    central: float
+    """E ψ of the same terms with one learner that all owners answer, in the same worlds."""
+    exchanges: int
+    """Exchanges between neighbours in each round, as agreed."""
+    enough: int | None
+    """The fewest of 1, 2, 4 … 64 exchanges in each round at which E ψ is at most NEAR times that of one learner."""
+
+    @classmethod
+    def of(cls, agreed: Assessment, assessed: Callable[[Agreement], Assessment]) -> "CostOfGraph":
+        """Compare agreed terms with those of one learner, and with more exchanges.
+
+        assessed: returns the assessment of other terms in the same worlds.
+        """
+        terms = agreed.agreement
+        ψ, central = (one.relative_fitness.end["mean"] for one in (agreed, assessed(terms.central())))
+        enough = None
+        for exchanges in (1, 2, 4, 8, 16, 32, 64):
+            more = terms.replace(agreement={"mixing": exchanges})
+            if assessed(more).relative_fitness.end["mean"] <= NEAR * central:
+                enough = exchanges
+                break
+        graph = Graph.of(terms)
+        return cls(graph.spectral_gap, ψ, central, graph.exchanges, enough)
+
+    @property
+    def times(self) -> float:
+        """ψ over that of one learner."""
+        return self.relative_fitness / max(self.central, 1e-300)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in the JSON contract of a forecast."""
+        return {**vars(self), "times": self.times}
+
+
 def relative_error(one: Assessment) -> float:
     """Bootstrap standard error of the median of ψ, relative to that median."""
     median = float(np.median(one.draws))
@@ -233,7 +281,8 @@ def assess(
     agreement, alike = problem.agreement, worlds[0].apart is None
     # Where all owners answer at one point, only the sum of the answers counts, and that is the pool's. With 20 records per
     # parameter, the answers of a single owner are taken to be the pool's too.
-    pooled = agreement.synchronous or agreement.records.min() >= 20 * problem.n_parameters
+    graph = agreement.agreement.graph is not None
+    pooled = (agreement.synchronous and not graph) or agreement.records.min() >= 20 * problem.n_parameters
     dealt = alike and agreement.n_owners <= DEALT_OWNERS and (agreement.one_answer or not pooled)
     if dealt:
         worlds = [world.dealt() for world in worlds]
@@ -247,7 +296,8 @@ def assess(
     ψ = by_world.reshape(-1, len(k))
     kind: Literal["exact", "simulated"] = "simulated"
     mean = ψ.mean(axis=0)
-    if all(one.clipped == 0 for one in simulated) and not dealt and (alike or agreement.synchronous):
+    by_pool = not dealt and (alike or agreement.synchronous)
+    if all(one.clipped == 0 for one in simulated) and (graph or by_pool):
         means = list(takewhile(lambda one: one is not None, (_exact_mean(at(problem.terms)) for at in problems)))
         if len(means) == len(worlds):
             kind, mean = "exact", np.mean(np.array(means), axis=0)[k - k[0]]
@@ -293,6 +343,8 @@ def _exact_mean(problem: Problem) -> Array | None:
     ):
         return None  # before `recursion` is called: where owners answer once, the step may still be "auto"
     recursion = named(terms.rule).recursion(agreement)
+    if terms.graph is not None and isinstance(recursion, InRounds):
+        return _exact_mean_on_graph(problem, quadratic, recursion)
     if recursion is None or not np.allclose(agreement.records / agreement.records.sum(), agreement.weights):
         return None
     kinds, counts = np.unique(_as_participants(agreement), axis=0, return_counts=True)
@@ -302,6 +354,17 @@ def _exact_mean(problem: Problem) -> Array | None:
     order: Order = "random order" if terms.schedule == "random-order" else "uniform"
     try:
         cost = expected_cost(recursion, quadratic, owners, terms.horizon, problem.start, order)
+    except CoprivError:
+        return None  # the exact recursion takes too long for these owners
+    return np.asarray(cost / problem.optimum.value)
+
+
+def _exact_mean_on_graph(problem: Problem, quadratic: Quadratic, recursion: InRounds) -> Array | None:
+    agreement, made = problem.agreement, {id(one): Quadratic.of(one, problem.regularizer) for one in problem.owners}
+    own, scales = tuple(made[id(one)] for one in problem.owners), agreement.noise_scales()
+    owners = OwnersOnGraph(Graph.of(agreement), bool(agreement.agreement.tracking), agreement.weights, scales, own)
+    try:
+        cost = on_graph(quadratic, owners, recursion, problem.start)
     except CoprivError:
         return None  # the exact recursion takes too long for these owners
     return np.asarray(cost / problem.optimum.value)

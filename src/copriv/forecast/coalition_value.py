@@ -271,11 +271,14 @@ class Consortium(Shown):
         """Rise of ψ for the others when each owner leaves; negative where they are better off."""
         if self.number.sum() == 1:
             return np.full(1, np.inf)
-        return np.asarray(self.cost(self._others()) - self.together())
+        if self.colluding is not None:
+            return np.array([float(self.cost(self._others(i))) for i in range(len(self.records))]) - self.together()
+        left = self.priced(*(self.number @ sums - sums for sums in self.sums))
+        return np.asarray(left - self.together())
 
-    def _others(self) -> Float[Array, "owners owners"]:
-        """Numbers of owners when one owner of entry i leaves, in row i."""
-        return self.number - np.eye(len(self.records))
+    def _others(self, owner: int) -> Float[Array, " owners"]:
+        """Numbers of owners when one owner of this entry leaves."""
+        return np.asarray(self.number - (np.arange(len(self.records)) == owner))
 
     def marginal_values(self) -> tuple[Float[Array, " owners"], Float[Array, " owners"]]:
         """−∂ψ/∂ε_i and −∂ψ/∂n_i: fall of ψ per unit of each owner's ε and per record."""
@@ -292,7 +295,8 @@ class Consortium(Shown):
 
     def break_even(self, owner: int, target: float) -> float | None:
         """The smallest ε of this owner, the others' as agreed, at which ψ is below `target`; None where there is none."""
-        return smallest(lambda ε: self._with(owner, ε).together() < target, LEAST_EPSILON, MOST_EPSILON)
+        priced = self._priced_with(owner)
+        return smallest(lambda ε: priced(ε) < target, LEAST_EPSILON, MOST_EPSILON)
 
     def break_even_for_all(self, owner: int, target: float) -> float | None:
         """The smallest ε of all owners at which ψ is below `target` (A, fig. 6)."""
@@ -318,12 +322,12 @@ class Consortium(Shown):
 
     def welcome(self, owner: int) -> float | None:
         """The smallest ε of this owner, the others' as agreed, at which the others do not lose by its joining."""
-        without = float(self.cost(self._others()[owner]))  # infinite for a single owner: any ε is enough
-        return smallest(lambda ε: self._with(owner, ε).together() <= without, LEAST_EPSILON, MOST_EPSILON)
+        without, priced = float(self.cost(self._others(owner))), self._priced_with(owner)
+        return smallest(lambda ε: priced(ε) <= without, LEAST_EPSILON, MOST_EPSILON)  # infinite for a single owner
 
     def epsilon_in_place_of(self, owner: int) -> float | None:
         """The smallest factor on the others' ε with which they reach ψ of all without this owner."""
-        others, wanted = self._others()[owner], self.together()
+        others, wanted = self._others(owner), self.together()
         return smallest(lambda t: float(replace(self, epsilon=t * self.epsilon).cost(others)) <= wanted, 1e-4, 1e4)
 
     def joined_by(self, records: float, epsilon: float, overlap: float = 1.0, number: float = 1.0) -> "Consortium":
@@ -333,11 +337,20 @@ class Consortium(Shown):
             overlap=np.append(self.overlap, float(overlap)), counts=np.append(self.number, float(number)), without=None,
         )  # fmt: skip
 
+    def _priced_with(self, owner: int) -> Callable[[float], float]:
+        """ψ of all owners as a function of the ε of one owner of this entry."""
+        if self.colluding is not None:
+            return lambda ε: self._with(owner, ε).together()
+        n, share, squares = self.sums
+        others, κ = float(self._others(owner) @ share), float(self.overlap[owner])
+        n, squares = np.asarray(self.number @ n), np.asarray(self.number @ squares)
+        return lambda ε: float(self.priced(n, np.asarray(others + (κ / ε) ** 2), squares))
+
     def _with(self, owner: int, epsilon: float) -> "Consortium":
         """The owners with another ε for one owner of this entry."""
         if self.number[owner] == 1:
             return replace(self, epsilon=np.where(np.arange(len(self.epsilon)) == owner, epsilon, self.epsilon))
-        others = replace(self, counts=self._others()[owner])
+        others = replace(self, counts=self._others(owner))
         return others.joined_by(self.records[owner], epsilon, self.overlap[owner])
 
     def _equal(self, epsilon: float) -> "Consortium":

@@ -21,6 +21,7 @@ from copriv.forecast.assessment import (
     RUNS,
     WORLDS,
     Comparison,
+    CostOfGraph,
     Robustness,
     Run,
     assess,
@@ -126,7 +127,9 @@ def forecast_of(
     heterogeneity = heterogeneity_of(sample)
     worlds = draw_worlds(sample, problem.terms, heterogeneity, WORLDS, seed)
     agreed = assess(problem.under(settled), words, runs, seed, worlds)
-    robustness = None
+    robustness = graph = None
+    if settled.agreement.graph is not None:
+        graph = CostOfGraph.of(agreed, lambda terms: assess(problem.under(terms), words, runs, seed, worlds))
     if settled.agreement.robust is not None:
         averaged = settled.replace(agreement={"robust": None, "robust_by": None})
         plain = assess(problem.under(averaged), words, runs, seed, worlds)
@@ -209,6 +212,7 @@ def forecast_of(
         runs=found,
         comparison=Comparison.of(agreed, recommended),
         robustness=robustness,
+        graph=graph,
         problem=problem,
         worlds=worlds,
         kind=kind,
@@ -294,5 +298,6 @@ def setting_of(problem: Problem) -> Setting:
             (bool(np.all(np.abs(problem.start) <= f.feasible_set.theta_max)), "the start in Θ"),
             (equally, "owners answer equally often"),
             *([] if terms.robust is None else [(False, "answers averaged by records")]),
+            *([] if terms.graph is None else [(False, "one learner that all owners answer")]),
         ),
     )

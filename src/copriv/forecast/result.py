@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from copriv.forecast.assessment import Assessment, Comparison, Robustness, Run
+from copriv.forecast.assessment import Assessment, Comparison, CostOfGraph, Robustness, Run
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.document import SCHEMA, terms_told
 from copriv.forecast.generalisation import Generalisation
@@ -97,6 +97,8 @@ class Forecast(Shown, Framed, Drawn):
     """Agreed terms against recommended ones."""
     robustness: Robustness | None
     """Price of bearing owners that lie; None where answers are averaged."""
+    graph: CostOfGraph | None
+    """Price of a graph; None where one learner asks all owners."""
     squared: bool
     """Whether the fitness is a mean squared error, whose root is in the target's unit."""
     generalisation: Generalisation
@@ -117,10 +119,12 @@ class Forecast(Shown, Framed, Drawn):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Why the numbers, or the agreed terms, are not private; empty where both are."""
-        assumed = self.agreed.agreement.model.gradient_bound_assumed
-        return (PILOT_SIMULATED,) * (self.kind == "after the pilot") + (
-            f"the agreed terms are {NOT_PRIVATE}",
-        ) * assumed
+        piloted, found = self.kind == "after the pilot", []
+        if piloted:
+            found.append(PILOT_SIMULATED)
+        if self.agreed.agreement.model.gradient_bound_assumed if piloted else not self.agreed.private:
+            found.append(f"the agreed terms are {NOT_PRIVATE}")
+        return tuple(found)
 
     def error(self, psi: float) -> float | None:
         """The typical error of a model of this ψ, in the target's unit: √f; None where the loss is not squared."""
@@ -314,6 +318,7 @@ class Forecast(Shown, Framed, Drawn):
             "best_weights": self.best_weights,
             "comparison": vars(self.comparison),
             "robustness": self.robustness and self.robustness.to_dict(),
+            "graph": self.graph and self.graph.to_dict(),
             "runner_up": self.runner_up and self.runner_up.to_dict(),
             "trades": {name: [run.to_dict() for run in sides] for name, sides in self.trades.items()},
             "flatness": self.plan.flatness,

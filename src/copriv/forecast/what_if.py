@@ -131,7 +131,12 @@ def without(outlook: Forecast, names: Sequence[str]) -> Without:
         lost = members.as_records(together) - members.as_records(cost)
         worse = loss / (1.0 + together)
         return Without(gone, cost, together, loss, lost, None, {stay[0].name: False}, worse, float(loss > 0), None)
-    terms = outlook.problem.terms.replace(owner=[table.model_dump(exclude_none=True, by_alias=True) for table in stay])
+    graph = outlook.problem.terms.agreement.graph
+    if isinstance(graph, tuple):
+        left = {name for table in stay for name in table.names()} | {*(outlook.problem.terms.agreement.relays or ())}
+        graph = tuple(edge for edge in graph if left >= {*edge})
+    kept = [table.model_dump(exclude_none=True, by_alias=True) for table in stay]
+    terms = outlook.problem.terms.replace(agreement={"graph": graph}, owner=kept)
     others = forecast(outlook.problem.under(terms), **outlook.options)
     index = np.flatnonzero(np.repeat([table.name not in gone for table in tables], [table.number for table in tables]))
     both = [(w, world.without_others(terms, index)) for w, world in enumerate(outlook.worlds)]

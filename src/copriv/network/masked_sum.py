@@ -103,11 +103,14 @@ class MaskedAnswers:
         self._summand = summand
         self._open: _Open | None = None
         """The newest attempt, until its vector is masked."""
+        self._replaced = set[str]()
+        """Identities of attempts in whose place another one was opened."""
 
     def key(self, attempt: Attempt, theta: Float[Array, " p"]) -> SignedKey | Answer:
         """Take part in an attempt, in place of any that is open: a new key, or what was masked in it already.
 
-        Raises QueryRefused for an attempt of another run or point, and AnswerLost for one that was charged and not answered.
+        Raises QueryRefused for an attempt of another run or point, or that another took the place of, and AnswerLost for one
+        that was charged and not answered.
         """
         if (attempt.fingerprint, attempt.run) != self._agreed or attempt.point != point_digest(theta):
             raise self._refused(attempt, "it is of another agreement, run or point")
@@ -123,6 +126,10 @@ class MaskedAnswers:
                 chain_head=ledger.head,
             )
         if self._open is None or self._open.attempt != attempt:
+            if attempt.identity in self._replaced:
+                raise self._refused(attempt, "another attempt was opened after it")
+            if self._open is not None:
+                self._replaced.add(self._open.attempt.identity)
             self._open = _Open(attempt, np.array(theta), EphemeralKey())
         public = self._open.key.public
         return SignedKey(self._name, public, self._keys.sign(_key_content(attempt, self._name, public)))

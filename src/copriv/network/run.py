@@ -33,6 +33,7 @@ from copriv.privacy.noise import Law
 from copriv.privacy.shared_noise import SharedNoise, as_words
 from copriv.protocol import Answer, Query
 from copriv.rules import Aggregation, named
+from copriv.rules.graph import OnGraph
 from copriv.rules.robust import RobustAggregation
 from copriv.types import Array
 
@@ -214,7 +215,8 @@ class Run:
         """The query of an owner in a turn. In a sum all owners' have the identity of the attempt, which is the turn's."""
         if not self.agreement.summed:
             identity = query_identity(self._fingerprint, self.name, owner, sequence)
-            return Query(identity, self._fingerprint, owner, turn.theta, head, signature)
+            θ = self.trajectory.asks(owner, turn.theta)
+            return Query(identity, self._fingerprint, owner, θ, head, signature)
         query = SumQuery("", self._fingerprint, owner, turn.theta, head, signature, turn.round, turn.number)
         return replace(query, identity=attempt_of(query, self.name).identity)
 
@@ -315,6 +317,8 @@ class Run:
         ]
         if self._trajectory is not None and (noise := self._trajectory.noise_check) is not None:
             owners = [owner | {"too_little_noise": few} for owner, few in zip(owners, noise.too_little(), strict=True)]
+        if self._trajectory is not None and (models := self._trajectory.models) is not None:
+            owners = [owner | {"model": θ.tolist()} for owner, θ in zip(owners, models, strict=True)]
         seen = {"aggregation": "sum", "colluding": agreement.colluding} if agreement.summed else {}
         return {
             "run": self.name,
@@ -385,9 +389,23 @@ class Trajectory:
 
     @property
     def model(self) -> Float[Array, " p"]:
-        """The present θ, which is the result of the run if it ends here."""
+        """The present θ, which is the result of the run if it ends here; on a graph the mean of the owners' models."""
         θ: Array = self._rule.model(self._state)[0]
         return θ.copy()
+
+    @property
+    def models(self) -> Float[Array, "owners p"] | None:
+        """Each owner's present model, on a graph; else None."""
+        if not isinstance(self._rule, OnGraph):
+            return None
+        return np.array(self._rule.models(self._state)[0])
+
+    def asks(self, owner: str, theta: Float[Array, " stacked"]) -> Float[Array, " p"]:
+        """The part of a turn's θ at which this owner is asked: on a graph its own, else all of it."""
+        if not isinstance(self._rule, OnGraph):
+            return theta
+        part: Array = theta.reshape(len(self._weights), -1)[[*self._weights].index(owner)]
+        return part
 
     def unfit(self, answer: Float[Array, " answer"]) -> str:
         """Why a vector is refused as an answer: its length, or entries that are not finite or too large; "" if it is not."""
@@ -405,8 +423,8 @@ class Trajectory:
     def step(self, participant: int, answers: Mapping[str, Array]) -> None:
         """One step of the rule with Σ (n_i/n_G) Q̄_i over the owners that answered (A, Remark 2), or their robust mean.
 
-        Of masked answers it is the sum modulo 2⁶⁴, in the unit of an answer. Raises InvalidInput where that needs the answers
-        of more owners.
+        Of masked answers it is the sum modulo 2⁶⁴, in the unit of an answer; on a graph it is one step of each owner, with its
+        own answer. Raises InvalidInput where that needs the answers of more owners.
         """
         given = np.array(list(answers.values())).reshape(len(answers), self.length)
         if self._sums:
@@ -414,13 +432,15 @@ class Trajectory:
                 raise InvalidInput("a sum has the answers of all owners that answer together, in their order")
             words = np.sum([as_words(one) for one in given], axis=0, dtype=np.uint64)
             answer = noise.vector(np.asarray(words))
-        elif self.noise_check is None:
+        elif isinstance(self._rule, OnGraph) and [*answers] == [*self._weights]:
+            answer = given.reshape(-1)
+        elif self.noise_check is None and not isinstance(self._rule, OnGraph):
             answer = Aggregation(np.array([self._weights[name] for name in answers])).vector(given)
-        elif [*answers] == [*self._weights]:
+        elif self.noise_check is not None and [*answers] == [*self._weights]:
             answer = self._robust.vector(given[None])[0]
             self.noise_check.take(given)
         else:
             raise InvalidInput(
-                "a robust mean of running means needs the answers of all owners, in their order, each round"
+                "robust means of running means and steps on a graph need the answers of all owners, in their order, each round"
             )
         self._state = self._rule.step(self._state, np.array([participant]), answer[None, :])

@@ -146,7 +146,8 @@ class RunStore:
     def read(cls, path: str | Path) -> "RunStore":
         """Open the run in a file, and the agreement in it, for reading only. Raises StoreFailed."""
         if not Path(path).is_file():
-            raise StoreFailed(f"{path}: there is no such file; give the file of `copriv learner --store`")
+            found = "is a folder" if Path(path).is_dir() else "there is no such file"
+            raise StoreFailed(f"{path}: {found}; give the file of `copriv learner --store`")
         connection = sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
         failure = "is not the whole file of a run ({}); ask for it again"
         with _closed_if(connection, None, (sqlite3.Error, TypeError, ValueError, RecursionError), path, failure):

@@ -45,10 +45,11 @@ class Conduct:
         agreed = agreement.agreement.agreed_talk
         if agreed is not None and self.talk not in (None, agreed):
             raise AgreementError(f'agreement.schedule: is "{agreed}", and the learner was told "{self.talk}" (--talk)')
-        if agreement.agreement.robust is not None and self.stragglers == "drop":
-            raise AgreementError(
-                "agreement.robust: needs the answers of all owners each round; wait for late ones (--stragglers wait)"
-            )
+        for key in ("robust", "graph"):
+            if getattr(agreement.agreement, key) is not None and self.stragglers == "drop":
+                raise AgreementError(
+                    f"agreement.{key}: needs the answers of all owners each round; wait for late ones (--stragglers wait)"
+                )
         if agreement.summed and self.stragglers == "drop":
             raise AgreementError(
                 'agreement.aggregation: a "sum" has the answers of all owners; wait for late ones (--stragglers wait)'

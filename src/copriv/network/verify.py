@@ -147,7 +147,8 @@ def _wrong_with(model: Model, document: Any, check: LineCheck, store: RunStore) 
         check.run.parties[owner["name"]].answered for owner in signed.record["owners"]
     ]:
         wrong.append(f"is of line {signed.line}; owners counted more answers after it than its record says")
-    if not off_by(model.theta, θ, check.reached) <= ROUNDING:
+    reached = check.reached.reshape(-1, len(θ)).max(axis=0) if len(check.reached) > len(θ) else check.reached
+    if not off_by(model.theta, θ, reached) <= ROUNDING:
         wrong.append("is not the one to which the run's answers lead")
     if model.dictionary_fingerprint != check.run.dictionary:
         wrong.append("has another public dictionary than the one that learner and owners signed")

@@ -41,6 +41,7 @@ class Runs:
     k: Int[np.ndarray, " recorded"]
     relative_fitness: Float[Array, "runs recorded"]
     theta: Float[Array, "runs p"]
+    """The common model; on a graph that of one owner, which differs between runs."""
     clipped: float
     """Share of the records asked that were clipped."""
 
@@ -61,7 +62,11 @@ def runs_in(
     if few.n_owners < agreement.n_owners:
         problem = _mixed(problem, world, agreement)
     found = simulate(problem, runs=runs, seed=seed, first_run=first_run, record_at=record_at, alone=False, workers=1)
-    return Runs(found.relative_fitness.k, found.relative_fitness.runs, found.theta, found.clipped)
+    theta = found.theta
+    if found.graph is not None:  # one owner's model of each run, in turn: nobody has their mean
+        run = np.arange(runs)
+        theta = found.graph.models[run, (first_run + run) % agreement.n_owners]
+    return Runs(found.relative_fitness.k, found.relative_fitness.runs, theta, found.clipped)
 
 
 def mean_cost(worlds: Sequence[World], agreement: Agreement, runs: int, seed: int) -> float:

@@ -94,7 +94,7 @@ def ways_of(agreement: Agreement) -> tuple[Way, ...]:
     if terms.rule == "auto":
         every = [way for rule in rules.ALL for way in rule.ways]
         every = [way for way in every if terms.communication in ("any", _COMMUNICATION[way.together])]
-        return tuple(way for way in every if way.together or terms.robust is None)
+        return tuple(way for way in every if way.together or (terms.robust is None and terms.graph is None))
     rule = rules.named(terms.rule)
     way = rule.way(terms)
     if way is None:

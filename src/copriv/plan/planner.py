@@ -234,6 +234,7 @@ def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[OneAnswer
     free = (
         free
         and terms.robust is None
+        and terms.graph is None
         and not public.terms.summed
         and terms.answers is None
         and terms.group_size is None

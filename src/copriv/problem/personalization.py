@@ -143,8 +143,8 @@ def home_of(
         raise DataError(f"weight: the rows weigh {own.total:g} together; weights count records, give 1 or more in all")
     mine = {"name": "own", "records": own.units, "weight": None, "group": None, "overlap": 1}
     only = {**agreement.owner[0].model_dump(), **mine}
-    alone = {"robust": None, "robust_by": None}  # a single owner trusts itself
-    problem = Problem.of(agreement.replace(agreement=alone, owner=[only]), [own], public)
+    alone = {"robust": None, "robust_by": None}  # a single owner trusts itself, and has no neighbours
+    problem = Problem.of(agreement.central().replace(agreement=alone, owner=[only]), [own], public)
     centre = finite_array("theta", np.zeros(problem.n_parameters) if theta is None else theta, 1)
     if len(centre) != problem.n_parameters:
         raise DataError(

@@ -7,8 +7,9 @@
 | A1   | async_copies     | one owner at a time        | A, Alg. 1; erratum 2              |
 | A2   | async_memory     | one owner at a time        | copriv; docs/explanation/rules.md |
 
-and, for mechanisms of one answer, those in `one_answer`. Each file implements the interface `rule`, and the list here, `ALL`,
-is the only place that compares names. `copriv.agreement.participants` selects the rule and the participants of an agreement.
+and, for mechanisms of one answer, those in `one_answer`; `graph` runs S1 and S2 with a model for each owner. Each file
+implements the interface `rule`, and the list here, `ALL`, is the only place that compares names.
+`copriv.agreement.participants` selects the rule and the participants of an agreement.
 
 A rule gets answers and never records. Every array has a leading axis of runs, of which there are hundreds in a simulation and
 one in a deployment. States are updated in place and returned.

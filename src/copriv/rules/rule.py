@@ -26,6 +26,8 @@ Participant = np.ndarray[Any, np.dtype[np.intp]]
 """Which participant answered, one index a run."""
 Who = Int[Participant, " runs"]
 Points = Float[Array, "runs p"]
+Iterates = Float[Array, "runs *owners p"]
+"""Points of a learner, or, on a graph, of each owner."""
 Weights = Float[Array, " participants"]
 
 
@@ -128,13 +130,13 @@ class Descent:
     feasible_set: FeasibleSet
     preconditioner: Float[Array, "p p"] | None = None
 
-    def along(self, gradient: Points) -> Points:
+    def along(self, gradient: Iterates) -> Iterates:
         """P · gradient."""
         if self.preconditioner is None:
             return gradient
         return gradient @ self.preconditioner.T
 
-    def direction(self, theta: Points, gradient: Points) -> Points:
+    def direction(self, theta: Iterates, gradient: Iterates) -> Iterates:
         """P(∇g(θ) + gradient)."""
         return self.along(self.regularizer.gradient(theta) + gradient)
 

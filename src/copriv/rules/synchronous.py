@@ -20,16 +20,18 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.rules.bounds import Bound, Setting, checked_bound, on_parameters
-from copriv.rules.rule import Descent, InRounds, Points, Rule, Way, Weights, Who
+from copriv.rules.rule import Descent, InRounds, Iterates, Rule, Way, Weights, Who
 from copriv.terms import AgreedTerms, Terms
 from copriv.types import Array
 from copriv.validation import count, positive
 
 
 @dataclass(eq=False)
-class _State:
-    theta: Points
-    average: Points
+class State:
+    """Iterate and average before round k. Leading axes of arrays are the runs and, on a graph, its owners."""
+
+    theta: Iterates
+    average: Iterates
     k: int
 
 
@@ -48,23 +50,25 @@ class SyncDecay:
     step_size: float | Float[Array, "runs 1"]
     horizon: int
 
-    def start(self, theta: Points) -> _State:
-        return _State(theta.copy(), theta.copy(), 1)
+    def start(self, theta: Iterates) -> State:
+        return State(theta.copy(), theta.copy(), 1)
 
-    def query(self, state: _State, participant: Who) -> Points:
+    def query(self, state: State, participant: Who) -> Iterates:
         return state.theta
 
-    def step(self, state: _State, participant: Who, answer: Points) -> _State:
-        moved = state.theta - self._size(state.k) * self.descent.direction(state.theta, answer)
-        return _State(self.descent.feasible_set.project(moved), self._average(state), state.k + 1)
+    def step(self, state: State, participant: Who, answer: Iterates) -> State:
+        moved = state.theta - self.size(state.k) * self.descent.direction(state.theta, answer)
+        return State(self.descent.feasible_set.project(moved), self.average(state), state.k + 1)
 
-    def model(self, state: _State) -> Points:
+    def model(self, state: State) -> Iterates:
         return state.theta
 
-    def _size(self, k: int) -> float | Float[Array, "runs 1"]:
+    def size(self, k: int) -> float | Float[Array, "runs 1"]:
+        """a_k."""
         return self.step_size / (self.horizon**2 * k)
 
-    def _average(self, state: _State) -> Points:
+    def average(self, state: State) -> Iterates:
+        """The model after round k, where it is an average of iterates."""
         return state.average
 
 
@@ -81,13 +85,13 @@ class SyncAveraged(SyncDecay):
 
     averaged: bool = True
 
-    def model(self, state: _State) -> Points:
+    def model(self, state: State) -> Iterates:
         return state.average if self.averaged else state.theta
 
-    def _size(self, k: int) -> float | Float[Array, "runs 1"]:
+    def size(self, k: int) -> float | Float[Array, "runs 1"]:
         return self.step_size / math.sqrt(k)
 
-    def _average(self, state: _State) -> Points:
+    def average(self, state: State) -> Iterates:
         k, η = state.k, 1.0 / math.sqrt(self.horizon)
         return (k - 1) / (η + k) * state.average + (η + 1) / (η + k) * state.theta
 

@@ -15,9 +15,10 @@ from copriv.model.fitness import Optimum, relative_fitness
 from copriv.model.objective import ACCURACY
 from copriv.model.threads import one_thread
 from copriv.problem import Problem
+from copriv.rules.graph import Graph
 from copriv.schedules import Schedule
 from copriv.simulation.own_records import on_own_records
-from copriv.simulation.result import OwnerOutcome, RelativeFitness, Simulation
+from copriv.simulation.result import GraphOutcome, OwnerOutcome, RelativeFitness, Simulation
 from copriv.simulation.runs import Lies, NoiseSource, Options, play
 from copriv.types import Array
 
@@ -93,7 +94,13 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
     agreement, terms = problem.agreement, problem.agreement.agreement
     seed, known = options.seed_of(agreement), not problem.stand_in
     played = play(problem, scales, options, options.streams(agreement))
-    last = played.kept[-1]
+    ψ, last, graph = _psi(problem, played.kept, options.threads), played.kept[-1], None
+    if terms.graph is not None:
+        models, last = last, last.mean(axis=1)
+        graph = GraphOutcome(
+            models, ψ[-1], _psi(problem, last[None], options.threads)[0], Graph.of(agreement).spectral_gap
+        )
+        ψ = ψ.mean(axis=2)
     answered = np.zeros(agreement.n_owners, dtype=int)
     for j, group in enumerate(played.members):
         answered[list(group)] = int((played.participant == j).sum(axis=0).max(initial=0))
@@ -116,12 +123,13 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
         if options.alone and known:
             alone = _psi_of(problem, problem.optimum_of(problem.unbounded[i], problem.optimum.theta, ACCURACY))
         if judged and known:
-            own = on_own_records(problem, i, last, seed, public_model)
+            own = on_own_records(problem, i, last if graph is None else graph.models[:, i], seed, public_model)
         owners.append(OwnerOutcome(owner.name, owner.records, owner.epsilon, int(answers), float(scale), alone, own))
     held_out: Array | None = None
     if problem.held_out is not None:  # f there, relative to the same θ* that ψ is relative to
         fitness = problem.fitness_of(problem.held_out)
-        held_out = fitness.value(last) / float(fitness.value(problem.optimum.theta)) - 1.0
+        relative = fitness.value(played.kept[-1]) / float(fitness.value(problem.optimum.theta)) - 1.0
+        held_out = relative.reshape(options.runs, -1).mean(axis=1)
     return Simulation(
         rule=terms.rule,
         horizon=terms.horizon,
@@ -129,7 +137,7 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
         dataset="given" if problem.source == "given" else agreement.data.dataset or "given",
         source=problem.source,
         description=problem.description,
-        relative_fitness=RelativeFitness(played.recorded, _psi(problem, played.kept, options.threads).T),
+        relative_fitness=RelativeFitness(played.recorded, ψ.T),
         theta=last,
         owners=tuple(owners),
         bound_enforced=not agreement.model.gradient_bound_assumed,
@@ -141,10 +149,11 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
         goal=agreement.goal,
         worthwhile=agreement.worthwhile,
         public_only=_psi_of(problem, public),
+        graph=graph,
     )
 
 
-def _psi(problem: Problem, theta: Float[Array, "recorded runs p"], threads: int) -> Float[Array, "recorded runs"]:
+def _psi(problem: Problem, theta: Float[Array, "recorded *models p"], threads: int) -> Float[Array, "recorded *models"]:
     """ψ of every model; a thread takes about 100 of them at a time."""
     fitness, flat = problem.fitness, theta.reshape(-1, theta.shape[-1])
     parts = [flat] if fitness.quadratic is not None else np.array_split(flat, max(1, len(flat) // 100))

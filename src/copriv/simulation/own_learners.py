@@ -57,6 +57,11 @@ def own_learners(
             "own learners: each replaces its own answer, which nobody can where only the sum is seen; choose "
             'aggregation = "each"'
         )
+    if problem.agreement.agreement.graph is not None:
+        raise UsageError(
+            "own learners: what an owner on a graph tells its neighbours is made of its own answers, which need their noise; "
+            "leave graph out"
+        )
     agreed, mechanism, N = problem.agreement, problem.agreement.mechanism, problem.agreement.n_owners
     scales, answers = agreed.noise_scales(problem.feature_bound), None
     if budget == "shared":

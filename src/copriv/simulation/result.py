@@ -105,6 +105,36 @@ class RelativeFitness(Shown, Framed):
 
 
 @dataclass(frozen=True, eq=False)
+class GraphOutcome:
+    """Models of the owners of a graph at the end of every run."""
+
+    models: Float[Array, "runs owners p"]
+    relative_fitness: Float[Array, "runs owners"]
+    """ψ of each owner's model."""
+    of_mean: Float[Array, " runs"]
+    """ψ of the mean of the owners' models, which nobody has."""
+    spectral_gap: float
+    """The least share of the owners' disagreement that the exchanges of a round remove."""
+
+    def merge(self, others: "Sequence[GraphOutcome]") -> "GraphOutcome":
+        """These runs followed by those of `others`."""
+        every = (self, *others)
+        models, psi, of_mean = (
+            np.concatenate([getattr(one, name) for one in every]) for name in ("models", "relative_fitness", "of_mean")
+        )
+        return GraphOutcome(models, psi, of_mean, self.spectral_gap)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in the JSON contract."""
+        return {"spectral_gap": self.spectral_gap, "mean_model": _summary(self.of_mean)}
+
+
+def _summary(psi: Float[Array, " runs"]) -> dict[str, float]:
+    p25, median, p75 = np.quantile(psi, (0.25, 0.5, 0.75)).tolist()
+    return {"p25": p25, "median": median, "p75": p75, "mean": float(psi.mean())}
+
+
+@dataclass(frozen=True, eq=False)
 class Simulation(Shown, Framed, Drawn):
     """The outcome of `simulate`: everything that its outputs print, and θ of every run.
 
@@ -146,6 +176,8 @@ class Simulation(Shown, Framed, Drawn):
     """The least relative fall of the prediction error for which joining pays, as agreed."""
     public_only: float | None = None
     """ψ of the public rows' own model; None where there is none."""
+    graph: "GraphOutcome | None" = None
+    """Owners' models, where each has its own (`agreement.graph`): ψ is then the mean of theirs, and θ their mean."""
 
     @property
     def private(self) -> bool:
@@ -187,6 +219,8 @@ class Simulation(Shown, Framed, Drawn):
             return None
         without = min(psi for psi in (owner.alone, self.public_only) if psi is not None)
         ψ = self.relative_fitness.runs[:, -1]
+        if self.graph is not None:
+            ψ = self.graph.relative_fitness[:, [one.name for one in self.owners].index(owner.name)]
         return verdict_of(np.full_like(ψ, without), {"common": ψ}, Asked.of("common", self.worthwhile))
 
     @property
@@ -228,6 +262,8 @@ class Simulation(Shown, Framed, Drawn):
             "verdict": self.verdict,
             "public_only": self.public_only,
         }
+        if self.graph is not None:
+            document["graph"] = self.graph.to_dict()
         if self.held_out is not None:
             document["held_out"] = {
                 "median": float(np.median(self.held_out)),
@@ -246,6 +282,9 @@ class Simulation(Shown, Framed, Drawn):
             verdict = {"verdict": found.get("answer"), "probability": found.get("probability")}
             by_records = {"on_own": mapping(verdicts["own"]), "on_all": mapping(verdicts["common"])}
             made.append(owner.to_dict() | verdict | by_records)
+        if self.graph is not None:
+            for owner_document, psi in zip(made, self.graph.relative_fitness.T, strict=True):
+                owner_document["model"] = _summary(psi)
         return made
 
     def to_json(self) -> str:
@@ -263,6 +302,7 @@ class Simulation(Shown, Framed, Drawn):
             for mine, same in zip(self.owners, zip(*(one.owners for one in every), strict=True), strict=True)
         )
         ψ = np.concatenate([one.relative_fitness.runs for one in every])
+        graphs = [one.graph for one in every if one.graph is not None]
         return replace(
             self,
             seconds=sum(one.seconds for one in every),
@@ -270,6 +310,7 @@ class Simulation(Shown, Framed, Drawn):
             theta=np.concatenate([one.theta for one in every]),
             clipped=float(np.average([one.clipped for one in every], weights=[one.runs for one in every])),
             owners=owners,
+            graph=graphs[0].merge(graphs[1:]) if graphs else None,
             held_out=np.concatenate(held) if held else None,
             durations=None if self.durations is None else np.concatenate([one.durations for one in every]),
         )

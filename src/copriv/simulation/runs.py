@@ -20,6 +20,7 @@ from copriv.model.records import Records
 from copriv.privacy.simulated_noise import SimulatedNoise, draws
 from copriv.problem import Problem
 from copriv.rules import Aggregation
+from copriv.rules.graph import OnGraph
 from copriv.rules.robust import RobustAggregation
 from copriv.schedules import (
     Broadcast,
@@ -94,7 +95,8 @@ class Played:
     """Outcome of a batch of runs."""
 
     recorded: Int[np.ndarray, " recorded"]
-    kept: Float[Array, "recorded runs p"]
+    kept: Float[Array, "recorded runs p"] | Float[Array, "recorded runs owners p"]
+    """Models after the recorded iterations: those of all owners on a graph, else the learner's."""
     participant: Int[np.ndarray, "queries runs"]
     """Index of the participant that answered."""
     members: tuple[tuple[int, ...], ...]
@@ -121,13 +123,14 @@ def play(problem: Problem, scales: Float[Array, " owners"], options: Options, st
     first, queries = int(agreement.synchronous and not agreement.one_answer), len(participant)
     recorded = _recorded(options.record_at, first, first + queries)
     wanted, kept = set(recorded.tolist()), []
+    model = rule.models if isinstance(rule, OnGraph) else rule.model
     state = rule.start(np.tile(problem.start, (options.runs, 1)) if options.starts is None else options.starts)
     if first in wanted:
-        kept.append(np.array(rule.model(state)))
+        kept.append(np.array(model(state)))
     for k, who in enumerate(participant):
         state = rule.step(state, who, answer(k, who, rule.query(state, who)))
         if k + 1 + first in wanted:
-            kept.append(np.array(rule.model(state)))
+            kept.append(np.array(model(state)))
         if options.progress is not None:
             options.progress(k + 1, queries)
     return Played(recorded, np.stack(kept), participant, participants.members, events, durations, share_clipped())
@@ -144,11 +147,11 @@ def _many_answers(
     bound = agreement.gradient_bound
     if agreement.model.gradient_bound_assumed:
         bound = np.inf
-    robust = agreement.agreement.robust is not None
+    robust, on_graph = agreement.agreement.robust is not None, agreement.agreement.graph is not None
     if options.lies is not None and not robust:
         raise UsageError("simulate: lies are simulated where the agreement is robust against some (agreement.robust)")
-    # A robust mean needs the answers of single owners, not only their sum.
-    held = problem.owners if robust else _records(problem, participants)
+    # A robust mean and a graph need the answers of single owners, not only their sum.
+    held = problem.owners if robust or on_graph else _records(problem, participants)
     gradients = batched_gradients(problem.loss, held, bound, options.threads, mechanism.order(agreement))
     aggregations = [agreement.aggregation(group) for group in participants.members]
     first = np.unique([one.shapes[0] for one in aggregations])  # sums of unlike groups have noise of unlike shapes
@@ -173,6 +176,8 @@ def _many_answers(
     answer: Answer = averaged
     if robust:
         answer = _robust_answers(agreement, gradients, scales, draw, options.lies)
+    elif on_graph:
+        answer = _answers_on_graph(gradients, scales, draw)
     who = np.stack([e.owner[:queries] for e in events], axis=1)
     durations = np.array([e.time[queries - 1] if queries else 0.0 for e in events])
     return who, events[0], durations, answer, lambda: gradients.clipped / max(gradients.asked, 1.0)
@@ -190,6 +195,17 @@ def _robust_answers(
         if lies is not None:
             answers = lies(k, theta, answers)
         return together.vector(answers)
+
+    return answer
+
+
+def _answers_on_graph(gradients: BatchedGradients, scales: Array, draw: NoiseSource) -> Answer:
+    def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+        noise = scales[:, None] * draw(k)
+        owners = np.tile(np.arange(len(scales)), len(theta))
+        return np.asarray(gradients(owners, theta.reshape(len(owners), -1)) + noise.reshape(len(owners), -1)).reshape(
+            theta.shape
+        )
 
     return answer
 

@@ -99,6 +99,15 @@ class Terms(TermsTable):
     None: answers are averaged, and every owner is trusted to answer as agreed."""
     robust_by: Literal["trimmed-mean", "geometric-median"] | None = None
     """The robust mean that follows the mixing of neighbours; None: "trimmed-mean"."""
+    graph: Literal["ring", "star", "complete", "grid", "random"] | tuple[tuple[str, str], ...] | None = None
+    """S1, S2: who talks to whom, where every owner has a model of its own (`copriv.rules.graph`): a graph by its name, or its
+    edges as pairs of names. None: one learner, which all owners answer."""
+    relays: tuple[str, ...] | None = None
+    """Nodes of the graph without records or a model, which pass on what their neighbours say; None: there are none."""
+    mixing: Count | None = None
+    """Number of exchanges between neighbours in each round; None: one."""
+    tracking: bool | None = None
+    """Whether owners track the mean direction of all (gradient tracking), which corrects their drift; None: they do not."""
     start: tuple[Number, ...] | None = None
     """θ at the start, one number a parameter; zeros when not given. A public choice."""
     mechanism: str = "laplace"

@@ -138,6 +138,13 @@ class AgreedTerms(BaseModel):
             wrong.append("agreement.robust: the answers of a pilot are averaged; leave robust or pilot out")
         if f is not None and any(given):
             wrong.append("owner.weight: with agreement.robust every owner counts once; leave weights out")
+        others = ("relays", "mixing", "tracking")
+        if self.agreement.graph is None:
+            given_keys = [key for key in others if getattr(self.agreement, key) is not None]
+            wrong += [f"agreement.{key}: needs a graph; set graph, or leave it out" for key in given_keys]
+        elif self.summed or f is not None or self.agreement.pilot:
+            key = "aggregation" if self.summed else "pilot" if f is None else "robust"
+            wrong.append(f"agreement.graph: there is no learner for {key}; leave one of them out")
         if self.model.gradient_bound_assumed and not isinstance(self.model.gradient_bound, float):
             wrong.append("model.gradient_bound: an assumed bound must be a number")
         wrong += [
@@ -151,6 +158,12 @@ class AgreedTerms(BaseModel):
         if wrong:
             raise ValueError("; ".join(wrong))
         return self
+
+    def __eq__(self, other: object) -> bool:
+        # By terms alone: pydantic's own begins with all attributes, and arrays that are kept have no truth value.
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in type(self).model_fields)
 
     @cached_property
     def owner(self) -> tuple[OwnerTerms, ...]:
@@ -176,10 +189,12 @@ class AgreedTerms(BaseModel):
         """Owner → SHA-256 of its public key, for owners whose key is agreed on."""
         return {table.name: table.key for table in self.owner_tables if table.key is not None}
 
-    @property
+    @cached_property
     def counts(self) -> Int[np.ndarray, " tables"]:
         """Number of owners of each table."""
-        return np.array([table.number for table in self.owner_tables], dtype=np.int64)
+        counts = np.array([table.number for table in self.owner_tables], dtype=np.int64)
+        counts.flags.writeable = False
+        return counts
 
     @cached_property
     def n_owners(self) -> int:
@@ -202,10 +217,12 @@ class AgreedTerms(BaseModel):
         """Repeat a value of each table for each of its owners."""
         return np.repeat(np.asarray(values, dtype=np.float64), self.counts)
 
-    @property
+    @cached_property
     def records(self) -> Array:
         """n_i, one an owner."""
-        return self.by_owner([table.records for table in self.owner_tables])
+        records = self.by_owner([table.records for table in self.owner_tables])
+        records.flags.writeable = False
+        return records
 
     @property
     def epsilons(self) -> Array:
@@ -228,13 +245,15 @@ class AgreedTerms(BaseModel):
         """κ_i, one an owner."""
         return self.by_owner([table.overlap for table in self.owner_tables])
 
-    @property
+    @cached_property
     def weights(self) -> Array:
         """Weight of each owner's answer: n_i/n, or the agreed one; they add up to 1."""
         weight = self.records
         if self.owner_tables[0].weight is not None:
             weight = self.by_owner([table.weight or 0.0 for table in self.owner_tables])
-        return np.asarray(weight / weight.sum())
+        weights = np.asarray(weight / weight.sum())
+        weights.flags.writeable = False
+        return weights
 
     @property
     def answers(self) -> int:

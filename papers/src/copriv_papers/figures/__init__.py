@@ -1,6 +1,7 @@
-"""The twenty figures, in the papers' order, and two beyond them: one file a family, one value a figure."""
+"""The twenty figures, in the papers' order, and three beyond them: one file a family, one value a figure."""
 
 from copriv_papers.figure import Figure
+from copriv_papers.figures.graphs import GRAPH
 from copriv_papers.figures.grids import GRIDS
 from copriv_papers.figures.hospitals import HOSPITALS
 from copriv_papers.figures.promises import PROMISES
@@ -18,5 +19,5 @@ def _place(figure: Figure) -> tuple[str, int]:
 FIGURES: tuple[Figure, ...] = tuple(
     sorted((*TRANSIENTS, *GRIDS, *SCENARIOS, *TIMINGS, *REGIONS, *HOSPITALS), key=_place)
 )
-BEYOND: tuple[Figure, ...] = (FRONTIER, PROMISES)
+BEYOND: tuple[Figure, ...] = (FRONTIER, PROMISES, GRAPH)
 """Figures of questions that the papers leave open; "all" does not make them."""

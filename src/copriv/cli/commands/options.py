@@ -184,7 +184,7 @@ def party_keys(folder: Path | None, role: str, name: str | None = None) -> "Keys
     from copriv.network.keys import Keys, KeysRefused
 
     if folder is None:
-        raise KeysRefused(f"--keys: an {role} speaks with its keys only; give its folder (copriv init --network)")
+        raise KeysRefused(f"--keys: the {role} speaks with its keys only; give its folder (copriv init --network)")
     keys = Keys.load(folder)
     if keys.party.role != role:
         raise KeysRefused(

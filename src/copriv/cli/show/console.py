@@ -155,8 +155,8 @@ def waiting(title: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress(title: str) -> Iterator[Callable[..., None]]:
-    """Reports (done, in all) on a bar, on a terminal, and only once half a second has passed.
+def progress(title: str, patience: float = 0.5) -> Iterator[Callable[..., None]]:
+    """Reports (done, in all) on a bar, on a terminal, and only once `patience`, in seconds, has passed.
 
     A third argument is what the bar is called from then on, where several things are done one after another.
     """
@@ -167,7 +167,7 @@ def progress(title: str) -> Iterator[Callable[..., None]]:
         yield lambda done, total, title="": None
         return
     # The first report may be long in coming, so a timer and not a report puts up the bar.
-    show = threading.Timer(0.5, bar.start)
+    show = threading.Timer(patience, bar.start)
     show.daemon = True
     last = 0.0
 

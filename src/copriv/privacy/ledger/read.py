@@ -12,6 +12,8 @@ from copriv.privacy.ledger.lines import START, Line, Totals
 def read_lines(path: str | Path) -> Iterator[Line]:
     """The lines of a ledger; works while an owner is writing. Raises LedgerFailed, or LedgerDamaged for a bad line."""
     path = Path(path)
+    if path.is_dir():
+        raise LedgerFailed(f"{path}: is a folder; give the path of an owner's ledger file in it")
     if not path.is_file():
         raise LedgerFailed(f"{path}: there is no such ledger; give the path of an owner's ledger file")
     for number, raw in enumerate(raw_lines(path), start=1):
