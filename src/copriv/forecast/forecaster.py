@@ -6,6 +6,7 @@ The papers' bounds are evaluated here too; the theorems are with their rules (`c
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from copriv.forecast.assessment import (
     ERRORS,
     RUNS,
     WORLDS,
+    Assessment,
     Comparison,
     CostOfGraph,
     Robustness,
@@ -126,26 +128,29 @@ def forecast_of(
     report(2, 4)
     heterogeneity = heterogeneity_of(sample)
     worlds = draw_worlds(sample, problem.terms, heterogeneity, WORLDS, seed)
-    agreed = assess(problem.under(settled), words, runs, seed, worlds)
+
+    def assessed(terms: Agreement, words: str) -> Assessment:
+        found = assess(problem.under(terms), words, runs, seed, worlds)
+        return replace(found, outliers=cost_of_outliers(sample, terms))
+
+    agreed = assessed(settled, words)
     robustness = graph = None
     if settled.agreement.graph is not None:
-        graph = CostOfGraph.of(agreed, lambda terms: assess(problem.under(terms), words, runs, seed, worlds))
+        graph = CostOfGraph.of(agreed, lambda terms: assessed(terms, words))
     if settled.agreement.robust is not None:
         averaged = settled.replace(agreement={"robust": None, "robust_by": None})
-        plain = assess(problem.under(averaged), words, runs, seed, worlds)
-        robustness = Robustness.of(agreed, plain, (not heterogeneity.alike) * heterogeneity.value)
+        robustness = Robustness.of(agreed, assessed(averaged, words), (not heterogeneity.alike) * heterogeneity.value)
     report(3, 4)
     # The plan's choice, the runner-up, and the best choices with and without every promise; each once.
     reported = [best.choice, best.runner_up, *chain(*best.trades().values())]
     each = {choice.agreement.fingerprint: choice for choice in reversed(reported) if choice}
+    known = {settled.fingerprint: agreed}
     found = tuple(
-        Run(choice, assess(problem.under(choice.agreement), choice.describe(), runs, seed, worlds))
-        for choice in reversed(each.values())
+        Run(choice, known.get(name) or assessed(choice.agreement, choice.describe()))
+        for name, choice in reversed(each.items())
     )
-    cheapest = min(found, key=lambda run: run.cost + run.choice.outliers)
-    recommended, least = cheapest.assessment, cheapest.cost + cheapest.choice.outliers
-    mean = agreed.relative_fitness.end["mean"]
-    if agreed.private and mean <= least and mean + cost_of_outliers(sample, settled, mean, seed) <= least:
+    recommended = min(found, key=lambda run: run.insured_cost).assessment
+    if agreed.private and agreed.insured_cost <= recommended.insured_cost:
         recommended = agreed
     report(4, 4)
 

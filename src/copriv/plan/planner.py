@@ -43,7 +43,7 @@ from copriv.plan.candidates import (
 from copriv.plan.clipping_bias import Bounded, bounded
 from copriv.plan.minimax_regret import cautious
 from copriv.plan.one_answer import plan_one_answer
-from copriv.plan.outliers import cost_of_outliers
+from copriv.plan.outliers import Setting, cost_of_outliers, outliers_of
 from copriv.plan.plan_result import Choice, Plan
 from copriv.plan.prices import Candidate, Priced, Table, flatness_of
 from copriv.plan.rule_response import response
@@ -199,12 +199,28 @@ def run_finalists(
                 table, agreement = one.priced.table, one.agreement(public.terms)
                 worlds = table.sample.drawn(FINALIST_WORLDS, seed)
                 mean = mean_cost(worlds, agreement, -(-runs // FINALIST_WORLDS), seed)
-                rare = cost_of_outliers(table.sample, agreement, mean, seed)
+                rare = cost_of_outliers(table.sample, agreement)
                 fitness = (1.0 + mean + rare) * table.sample.optimum.value
                 measured[one.key] = Choice(agreement, table.start, table.γ, mean, fitness, rare)
         return min(candidates, key=lambda one: measured[one.key].fitness)
 
-    best = best_of(finalists)
+    def insured(best: Candidate) -> Candidate:
+        """The better of the best finalist and its kin with a wider Ξ, for outliers, and a shorter step, for their curvature."""
+        now, table = measured[best.key], best.priced.table
+        rare = outliers_of(table.sample)
+        if not now.outliers or rare is None or public.terms.model.gradient_bound != "auto":
+            return best
+        setting, found, least = Setting.of(now.agreement, table.begins), best, now.relative_fitness + now.outliers
+        for wider, shorter in product((2.0, 4.0, 8.0, 16.0), (1.0, 0.5, 0.25)):
+            Ξ, shorter = wider * best.gradient_bound, shorter if public.terms.agreement.step == "auto" else 1.0
+            one = replace(best, gradient_bound=Ξ, step=shorter * best.step)
+            cost = now.relative_fitness * one.cost / best.cost
+            cost += rare.cost(replace(setting, bound=Ξ, step=shorter * setting.step))
+            if cost < least:
+                found, least = one, cost
+        return best_of([best, found])
+
+    best = insured(best_of(finalists))
     for _ in range(passes):
         near = []
         if public.terms.agreement.step == "auto":
@@ -212,13 +228,6 @@ def run_finalists(
         if public.terms.model.gradient_bound == "auto":
             near += [replace(best, gradient_bound=best.gradient_bound * factor) for factor in (0.75, 1.35)]
         before, best = best, best_of([best, *(one for one in near if one.key not in measured)])
-        if best is before:
-            break
-    while measured[best.key].outliers and public.terms.model.gradient_bound == "auto":
-        # Outliers are counted by a wider Ξ, and their curvature needs a shorter step.
-        wider = replace(best, gradient_bound=2.0 * best.gradient_bound)
-        shorter = [replace(wider, step=0.5 * best.step)] * (public.terms.agreement.step == "auto")
-        before, best = best, best_of([best, wider, *shorter])
         if best is before:
             break
     return best, measured
@@ -269,7 +278,7 @@ def measure_one_answer(
         mean = mean_cost(worlds, agreement, -(-runs // FINALIST_WORLDS), seed)
     start = starts_of(public.terms, public_start)[-1]
     preconditioned = float(agreement.agreement.preconditioner is not None)
-    rare = cost_of_outliers(sample, agreement, mean, seed)
+    rare = cost_of_outliers(sample, agreement)
     return Choice(agreement, start, preconditioned, mean, (1.0 + mean + rare) * sample.optimum.value, rare)
 
 
