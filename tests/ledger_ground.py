@@ -182,6 +182,8 @@ class Process:
             if counted and self.calls == self._strike.call:
                 self._happens(name, call, given)
             elif counted and self.struck and self._strike.kind == "all calls fail from here":
+                if name == "close":
+                    call(*given)
                 raise OSError(errno.EROFS, "Read-only file system")
             done = call(*given, **options)
             self._note(name, given, done)
@@ -193,6 +195,8 @@ class Process:
         if self._other is not None:
             self._other()
             return
+        if name == "close" and self._strike.kind in FAILING:
+            call(*given)  # the system releases a file even where closing it tells of an error
         if name == "write" and self._strike.kind != "killed":  # a part of it, as on a disk that is full
             call(given[0], given[1][: self.chance.randrange(len(given[1]))])
         if self._strike.kind in FAILING:
@@ -207,7 +211,7 @@ class Process:
         if self._strike.kind == "killed half-way through a write":
             return name == "write"
         reads = name == "open" and (len(given) < 2 or not isinstance(given[1], int) or not given[1] & WRITES)
-        return name in WRITING and not reads
+        return (name in WRITING and not reads) or (self._strike.kind in FAILING and name in ("close", "fstat"))
 
     def _note(self, name: str, given: Any, done: Any) -> None:
         if name == "open" and isinstance(done, int):

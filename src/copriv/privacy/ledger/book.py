@@ -17,7 +17,7 @@ from pathlib import Path
 
 from copriv.formatting.numbers import counted
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
-from copriv.privacy.ledger.disk import BINARY, flush, flush_folder, lock, make_folder, write_all
+from copriv.privacy.ledger.disk import BINARY, close, flush, flush_folder, lock, make_folder, write_all
 from copriv.privacy.ledger.lines import Totals
 from copriv.privacy.ledger.witness import Seen, all_seen_in, seen_in
 
@@ -156,7 +156,7 @@ class Book:
         except OSError as error:
             raise LedgerFailed(f"{self.path}: cannot be written ({error.strerror})") from None
         finally:
-            os.close(descriptor)
+            close(descriptor)
 
     def add(self, ledger: Totals, witness: Path, replaces: str = "") -> None:
         """Make this ledger valid instead of the one that it replaces; only inside `claimed`. Raises OSError."""
@@ -170,7 +170,7 @@ class Book:
             write_all(descriptor, whole + begun + json.dumps(asdict(booked)).encode() + b"\n")
             flush(descriptor)
         finally:
-            os.close(descriptor)
+            close(descriptor)
         made.replace(self.path)
         flush_folder(self.path.parent)
 

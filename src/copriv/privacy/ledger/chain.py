@@ -8,7 +8,7 @@ from pathlib import Path
 
 from copriv.errors import BudgetRefused
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
-from copriv.privacy.ledger.disk import flush, write_all
+from copriv.privacy.ledger.disk import close, flush, write_all
 from copriv.privacy.ledger.lines import START, ZERO, Charged, Entry, Line, Totals, chained
 from copriv.privacy.ledger.read import parsed, raw_lines
 from copriv.privacy.ledger.witness import Witness
@@ -61,7 +61,7 @@ class Chain:
 
     def _close_files(self) -> None:
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            close(self._descriptor)
             self._descriptor = -1
             self._witness.close()
 
@@ -103,7 +103,10 @@ class Chain:
             raise LedgerFailed(f"{self.path.name}: is closed after a failure; nothing was answered")
         if os.getpid() != self._process:
             raise LedgerFailed(f"{self.path.name}: a process that was forked cannot use the ledger that its parent has")
-        own = os.fstat(self._descriptor)
+        try:
+            own = os.fstat(self._descriptor)
+        except OSError as error:
+            raise LedgerFailed(f"{self.path.name}: cannot be read ({error}); nothing was answered") from None
         try:
             there = self.path.stat()
         except OSError:

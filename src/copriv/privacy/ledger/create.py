@@ -13,7 +13,7 @@ from pathlib import Path
 from copriv.errors import BudgetRefused, CoprivError
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
 from copriv.privacy.ledger.book import Book, home
-from copriv.privacy.ledger.disk import BINARY, flush, flush_folder, write_all
+from copriv.privacy.ledger.disk import BINARY, close, flush, flush_folder, write_all
 from copriv.privacy.ledger.lines import Entry, Line, Totals, chained
 from copriv.privacy.ledger.read import read_lines, verify
 from copriv.privacy.ledger.witness import Seen, Witness
@@ -151,7 +151,7 @@ def _written(path: Path, said: list[Entry]) -> list[Line]:
             write_all(descriptor, b"".join(line.to_bytes() for line in lines))
             flush(descriptor)
         finally:
-            os.close(descriptor)
+            close(descriptor)
         os.link(made, path)  # not a rename, which would replace an existing file
         made.unlink()
     except FileExistsError:

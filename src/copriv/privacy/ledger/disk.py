@@ -39,6 +39,12 @@ def flush(descriptor: int) -> None:
         os.fsync(descriptor)
 
 
+def close(descriptor: int) -> None:
+    """Close a file. An error is ignored: the system releases the file anyway, and what counts was flushed before."""
+    with suppress(OSError):
+        os.close(descriptor)
+
+
 def flush_folder(folder: Path) -> None:
     """Wait until the names in a folder are on the disk; not on Windows, where folders cannot be opened. Raises OSError."""
     try:
@@ -48,7 +54,7 @@ def flush_folder(folder: Path) -> None:
     try:
         os.fsync(descriptor)
     finally:
-        os.close(descriptor)
+        close(descriptor)
 
 
 def make_folder(folder: Path) -> None:
@@ -123,12 +129,12 @@ class OneWriter:
         try:
             lock(descriptor, path, what)
         except InUse:
-            os.close(descriptor)
+            close(descriptor)
             raise
         return cls(descriptor)
 
     def close(self) -> None:
         """Release the lock."""
         if self._descriptor is not None:
-            os.close(self._descriptor)
+            close(self._descriptor)
             self._descriptor = None

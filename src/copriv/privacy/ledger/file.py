@@ -51,7 +51,7 @@ from copriv.privacy.ledger import (
 )
 from copriv.privacy.ledger.book import Book, home
 from copriv.privacy.ledger.chain import Chain
-from copriv.privacy.ledger.disk import BINARY, lock
+from copriv.privacy.ledger.disk import BINARY, close, lock
 from copriv.privacy.ledger.lines import ZERO, Charged, Entry, RunTotals
 from copriv.privacy.ledger.read import first_hash
 from copriv.privacy.ledger.witness import Witness
@@ -100,7 +100,7 @@ class LedgerFile(Chain):
             raise LedgerDamaged(f"{path}: there is no ledger; {was} make one (copriv ledger create)") from None
         except OSError as error:
             raise LedgerFailed(f"{path}: cannot be used as a ledger ({error.strerror}); give the path of one") from None
-        let_go: Callable[[], None] = partial(os.close, descriptor)
+        let_go: Callable[[], None] = partial(close, descriptor)
         try:
             lock(descriptor, path, "ledger")
             identity = first_hash(path, descriptor)

@@ -27,7 +27,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
-from copriv.privacy.ledger.disk import BINARY, flush, flush_folder, lock, make_folder, write_all
+from copriv.privacy.ledger.disk import BINARY, close, flush, flush_folder, lock, make_folder, write_all
 from copriv.privacy.ledger.lines import Totals, text_of
 
 SUFFIX = ".witness"
@@ -86,7 +86,7 @@ class Witness:
                     os.ftruncate(descriptor, 2 * _HALF)
                     Witness(made, descriptor, seen, 0)._write(seen)
                 finally:
-                    os.close(descriptor)
+                    close(descriptor)
                 made.rename(path)  # atomic
             flush_folder(folder)
         except OSError as error:
@@ -117,7 +117,7 @@ class Witness:
                 os.fchmod(descriptor, 0o600)
             written, seen = _newest(path)
         except BaseException:
-            os.close(descriptor)
+            close(descriptor)
             raise
         return cls(path, descriptor, seen, written)
 
@@ -133,7 +133,7 @@ class Witness:
     def close(self) -> None:
         """Close the file, which releases its lock."""
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            close(self._descriptor)
             self._descriptor = -1
 
     def _write(self, seen: Seen) -> None:
