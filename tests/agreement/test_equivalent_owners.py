@@ -13,9 +13,9 @@ from copriv.agreement.participants import MOST, Participants, as_few, bundled_pa
 from copriv.forecast import forecast
 from copriv.forecast.assessment import assess
 from copriv.model.records import Records
-from copriv.plan import candidates, clipping_bias, planner
+from copriv.plan import candidates, planner
 from copriv.plan.aggregated_runs import DEALT_OWNERS, _mixed, _of_one, runs_in
-from copriv.plan.clipping_bias import Bounded
+from copriv.plan.candidates import Bounded
 from copriv.populations.dealt import heterogeneous_worlds
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
@@ -235,7 +235,7 @@ def test_many_owners_that_differ_are_the_pool_together():
 @pytest.fixture
 def _few_candidates(monkeypatch):
     monkeypatch.setattr(candidates, "ANSWERS", (1, 4))
-    monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 6)
+    monkeypatch.setattr(candidates, "GRADIENT_BOUNDS", 6)
     monkeypatch.setattr(planner, "FINALISTS", 2)
     monkeypatch.setattr(planner, "FINALIST_WORLDS", 2)
 

@@ -17,8 +17,8 @@ import pytest
 
 import copriv as library
 from copriv.agreement import Agreement
+from copriv.cli import console
 from copriv.cli.commands import COMMANDS, demo, init
-from copriv.cli.show import console
 from copriv.formatting import numbers as words
 
 KEYS = {"schema", "rule", "horizon", "runs", "seed", "dataset", "records", "seconds", "relative_fitness", "owners"}

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import copriv as library
+from copriv.cli import console
 from copriv.cli.commands import forecast as command
 from copriv.cli.commands import forecast as forecast_answer
-from copriv.cli.show import console
-from copriv.cli.show.output import forecast_files
+from copriv.cli.output import forecast_files
 from copriv.display import forecast as words
 from copriv.display import what_if
 from copriv.forecast import what_if as what_if_asked

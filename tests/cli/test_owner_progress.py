@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from copriv.cli.show import following
+from copriv.cli import following
 from copriv.privacy.ledger.lines import RunTotals, Totals
 from network_parties import agreement
 

@@ -9,7 +9,7 @@ import pytest
 import copriv
 from copriv.agreement import Agreement
 from copriv.cli import run
-from copriv.forecast.document import check_is_of, terms_told
+from copriv.forecast.result import check_is_of, terms_told
 from copriv.network.model import Model
 from copriv.network.setup import make_consortium
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from copriv.cli.show.output import replace_own_file
+from copriv.cli.output import replace_own_file
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
 

@@ -14,7 +14,7 @@ pty = pytest.importorskip("pty")
 TERMINAL = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
 PROGRAM = """
 import sys
-import numpy, copriv.forecast, copriv.plan, copriv.problem, copriv.simulation, copriv.cli.show.console, copriv.data.fetch
+import numpy, copriv.forecast, copriv.plan, copriv.problem, copriv.simulation, copriv.cli.console, copriv.data.fetch
 from copriv.cli import main
 print("begun", flush=True)
 main(sys.argv[1:])

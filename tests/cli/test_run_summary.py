@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from copriv.agreement import Agreement
-from copriv.cli.commands import long_work
+from copriv.cli.commands import service
 from copriv.cli.commands.learner import _public_rows
 from copriv.display.run import compared
 from copriv.errors import DataError
@@ -166,7 +166,7 @@ def test_the_page_of_a_run_is_told_whose_public_rows_are(monkeypatch: pytest.Mon
     monkeypatch.setattr(multiprocessing, "get_context", lambda how: here)
     watch: Any = SimpleNamespace(band=None)
     agreed, rows = agreement(), drawn(np.random.default_rng(2), 3)
-    long_work._forecast(agreed, rows, ("a", "b", "a"), watch)
+    service._forecast(agreed, rows, ("a", "b", "a"), watch)
     assert heard == [(agreed, rows, ("a", "b", "a"))]
     assert watch.band == {"k": [0.0]}
 

@@ -10,8 +10,8 @@ import pytest
 from rich.table import Table
 
 from copriv.agreement import Agreement
-from copriv.cli.show.console import complain, log, out, plain_table
-from copriv.cli.show.following import Following
+from copriv.cli.console import complain, log, out, plain_table
+from copriv.cli.following import Following
 from copriv.network.messages import Refusal
 from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore

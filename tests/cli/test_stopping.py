@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from copriv.cli.commands.long_work import run_stoppably
+from copriv.cli.commands.service import run_stoppably
 
 
 def _by_the_system() -> None:

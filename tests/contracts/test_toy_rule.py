@@ -6,7 +6,7 @@ import pytest
 
 from copriv import Agreement, Problem, rules, simulate
 from copriv.forecast import forecast
-from copriv.plan import candidates, clipping_bias, one_answer, planner
+from copriv.plan import candidates, one_answer, planner
 from network_parties import Consortium, finished, records
 
 
@@ -40,8 +40,8 @@ class Toy(rules.Rule):
 def _on_the_list(monkeypatch):
     monkeypatch.setattr(rules, "ALL", (*rules.ALL, Toy()))
     for module, name, few in (
-        (candidates, "ANSWERS", (1, 4)), (clipping_bias, "GRADIENT_BOUNDS", 8), (planner, "FINALIST_WORLDS", 2),
-        (clipping_bias, "GRADIENT_BOUNDS", 4), (one_answer, "SETTING_WORLDS", 1),
+        (candidates, "ANSWERS", (1, 4)), (candidates, "GRADIENT_BOUNDS", 8), (planner, "FINALIST_WORLDS", 2),
+        (candidates, "GRADIENT_BOUNDS", 4), (one_answer, "SETTING_WORLDS", 1),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, few)
 

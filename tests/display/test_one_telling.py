@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 
 from copriv.agreement import Agreement
 from copriv.cli.commands import forecast as screen
-from copriv.cli.show.console import tell
+from copriv.cli.console import tell
 from copriv.display import forecast as told
 from copriv.display.run import compared
 from copriv.forecast import Forecast, forecast
 from copriv.formatting.numbers import json_ready, percent
-from copriv.plan import candidates, clipping_bias, planner
+from copriv.plan import candidates, planner
 from copriv.problem.verdict import Answer, Verdict
 from copriv.ui import views
 
@@ -41,7 +41,7 @@ def outlook() -> Forecast:
     X = rng.normal(size=(300, 2)) * [1.0, 0.4]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "ANSWERS", (1, 2, 4))
-        patch.setattr(clipping_bias, "GRADIENT_BOUNDS", 6)
+        patch.setattr(candidates, "GRADIENT_BOUNDS", 6)
         patch.setattr(planner, "FINALISTS", 2)
         patch.setattr(planner, "FINALIST_WORLDS", 2)
         return forecast(Agreement.of(TERMS), (X, X @ [1.0, -2.0] + 0.7 * rng.normal(size=300)), runs=32)

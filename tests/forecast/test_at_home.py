@@ -12,8 +12,8 @@ import copriv
 from copriv.display.verdict import card_at_home
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.forecast.at_home import VerdictAtHome
+from copriv.model.fitness import one_thread
 from copriv.model.records import Records
-from copriv.model.threads import one_thread
 from copriv.problem.personalization import personalized
 
 AHEAD: dict[str, Any] = {

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
+from copriv.cli import console
 from copriv.cli.commands import forecast as forecast_answer
-from copriv.cli.show import console
 from copriv.display import forecast as words
 from copriv.display import verdict as told
 from copriv.display import what_if
@@ -22,7 +22,7 @@ from copriv.forecast import forecast
 from copriv.forecast.assessment import Assessment, Band
 from copriv.forecast.standalone_models import WithoutJoining
 from copriv.forecast.what_if import reach
-from copriv.plan import candidates, clipping_bias, planner
+from copriv.plan import candidates, planner
 from copriv.problem.verdict import Asked
 
 
@@ -30,7 +30,7 @@ from copriv.problem.verdict import Asked
 def _few_candidates():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "ANSWERS", (1, 2, 4))
-        patch.setattr(clipping_bias, "GRADIENT_BOUNDS", 6)
+        patch.setattr(candidates, "GRADIENT_BOUNDS", 6)
         patch.setattr(planner, "FINALISTS", 2)
         patch.setattr(planner, "FINALIST_WORLDS", 2)
         yield

@@ -11,7 +11,7 @@ from copriv.agreement import Agreement
 from copriv.errors import DataError, UsageError
 from copriv.forecast import forecast
 from copriv.forecast.assessment import WORLDS, Assessment, Band, assess
-from copriv.plan import candidates, clipping_bias, planner
+from copriv.plan import candidates, planner
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.simulation import simulate
@@ -33,6 +33,7 @@ ADDED = {
     "heterogeneity",
     "at_heterogeneity",
     "unseen",
+    "insurance_premium",
     "plan_caution",
     "probability",
     "comparison",
@@ -57,7 +58,7 @@ ADDED = {
     "description",
 }
 TERMS = {"rule", "answers", "step", "kind", "relative_fitness"}
-TERMS_ADDED = {"horizon", "gradient_bound", "feature_bound", "private", "words", "curve"}
+TERMS_ADDED = {"horizon", "gradient_bound", "feature_bound", "private", "words", "curve", "insured_cost"}
 OWNER = {"name", "alone", "together", "joining_pays", "break_even_epsilon", "marginal_value"}
 OWNER_ADDED = {
     "own", "count", "number_in_best_subset",
@@ -71,7 +72,7 @@ OWNER_ADDED = {
 @pytest.fixture(autouse=True)
 def _few_candidates(monkeypatch):
     monkeypatch.setattr(candidates, "ANSWERS", (1, 2, 4, 8))
-    monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 8)
+    monkeypatch.setattr(candidates, "GRADIENT_BOUNDS", 8)
     monkeypatch.setattr(planner, "FINALISTS", 3)
     monkeypatch.setattr(planner, "FINALIST_WORLDS", 2)
 
@@ -130,7 +131,7 @@ def test_the_json_is_the_contract_and_what_was_added(outlook):
     assert [bound["quantity"] for bound in document["bounds"]] == ["cost"] * 3 + ["squared parameter error"] * 3
     for bound, shown in zip(outlook.bounds, document["bounds"], strict=True):
         assert shown["value"] == bound.value / (outlook.optimum if bound.quantity == "cost" else 1.0)
-    assert set(document["runner_up"]) == {"words", "relative_fitness", "median"}
+    assert set(document["runner_up"]) == {"words", "relative_fitness", "insured_cost", "median"}
     assert document["agreed"]["words"] == "as agreed"
     assert (document["agreed"]["rule"], document["agreed"]["answers"], document["agreed"]["step"]) == ("S2", 4, 0.3)
     assert "warning" not in document

@@ -7,7 +7,7 @@ import pytest
 
 from copriv import Agreement, Problem
 from copriv.cli import run as copriv
-from copriv.cli.show.console import tell
+from copriv.cli.console import tell
 from copriv.display.forecast import own_learners as told
 from copriv.errors import AgreementError
 from copriv.forecast.own_learners import forecast_own_learners

@@ -71,7 +71,7 @@ def test_a_library_that_is_not_installed_is_named(simulation, monkeypatch, missi
             raise ImportError(name)
         return import_module(name, *rest)
 
-    monkeypatch.setattr("copriv.formatting.frames_and_plots.import_module", without)
+    monkeypatch.setattr("copriv.formatting.cards.import_module", without)
     with pytest.raises(CoprivError, match=f"{missing} is not installed; pip install {missing}, or .*pyarrow"):
         simulation.to_frame(backend=missing)
     assert simulation.to_frame(backend="pyarrow").num_rows == len(simulation.relative_fitness.k)
@@ -92,6 +92,6 @@ def test_a_figure_for_whoever_asks(outlook, simulation, own_learners, monkeypatc
     def without(name, *rest):
         raise ImportError(name)
 
-    monkeypatch.setattr("copriv.formatting.frames_and_plots.import_module", without)
+    monkeypatch.setattr("copriv.formatting.cards.import_module", without)
     with pytest.raises(CoprivError, match="matplotlib is not installed; pip install matplotlib"):
         outlook.plot()

@@ -20,6 +20,7 @@ from copriv.network.turns import Conduct
 from copriv.network.verify import verify_run
 from copriv.owner import Owner
 from copriv.privacy.ledger import MemoryLedger
+from copriv.privacy.noise import Law
 from copriv.protocol import Answer, Query
 from copriv.rules.robust import RobustAggregation
 from network_parties import NAMES, agreement, keys, records
@@ -81,7 +82,7 @@ def test_the_model_follows_from_robust_means_and_the_owner_without_noise_is_name
     answers = np.array([line.numbers for line in conductor.store.events() if line.kind == "answer"]).reshape(
         ROUNDS, 3, 3
     )
-    together, θ = RobustAggregation(agreed().agreement), np.zeros(3)
+    together, θ = RobustAggregation(agreed().agreement, Law.LAPLACE, agreed().noise_scales()), np.zeros(3)
     for k, given in enumerate(answers, start=1):
         θ = np.clip(θ - 0.3 / np.sqrt(k) * (0.1 * θ + together.vector(given[None])[0]), -10.0, 10.0)
     np.testing.assert_allclose(model.theta, θ, rtol=1e-12)

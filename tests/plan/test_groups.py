@@ -9,7 +9,7 @@ from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants
 from copriv.errors import AgreementError
 from copriv.forecast.assessment import _exact_mean
-from copriv.plan import candidates, clipping_bias, plan, planner
+from copriv.plan import candidates, plan, planner
 from copriv.plan.aggregated_runs import runs_in
 from copriv.populations.dealt import heterogeneous_worlds
 from copriv.populations.public_sample import PublicSample
@@ -107,7 +107,7 @@ def test_an_equal_agreement_is_run_as_the_first_one_was() -> None:
 @pytest.fixture
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "ANSWERS", (1, 2, 4, 8))
-    monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 6)
+    monkeypatch.setattr(candidates, "GRADIENT_BOUNDS", 6)
     monkeypatch.setattr(planner, "FINALISTS", 3)
     monkeypatch.setattr(planner, "FINALIST_WORLDS", 2)
 

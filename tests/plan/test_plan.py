@@ -14,10 +14,10 @@ from copriv.exact import OwnerKinds, expected_cost
 from copriv.mechanisms import GradientNoise
 from copriv.model.fitness import Quadratic, Regularizer
 from copriv.model.records import Records
-from copriv.plan import NoiseCurve, candidates, clipping_bias, noise_of, plan, planner
+from copriv.plan import NoiseCurve, candidates, noise_of, plan, planner
 from copriv.plan.planner import of_many_answers
-from copriv.plan.rule_response import GAINS, MOST_PARTICIPANTS
-from copriv.plan.rule_response import response as response_of
+from copriv.plan.prices import GAINS, MOST_PARTICIPANTS
+from copriv.plan.prices import response as response_of
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.rules import ALL
@@ -180,7 +180,7 @@ def problem_of(agreement, seed=1):
 def _few_candidates(monkeypatch):
     """The same plan from fewer candidates: a fifth of the time."""
     monkeypatch.setattr(candidates, "ANSWERS", (1, 2, 4, 8))
-    monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 8)
+    monkeypatch.setattr(candidates, "GRADIENT_BOUNDS", 8)
     monkeypatch.setattr(planner, "FINALISTS", 3)
     monkeypatch.setattr(planner, "FINALIST_WORLDS", 2)
 

@@ -5,8 +5,8 @@ import pytest
 
 from copriv.agreement import Agreement
 from copriv.display.run import compared
+from copriv.model.fitness import one_thread
 from copriv.model.records import Records
-from copriv.model.threads import one_thread
 from copriv.populations.diagnosis import HeterogeneityDiagnosis, diagnose
 from copriv.populations.public_sample import PublicSample
 from copriv.privacy.clipping import clipped_mean_gradient

@@ -15,7 +15,7 @@ import pytest
 from copriv.agreement import Agreement
 from copriv.cli import run as copriv
 from copriv.errors import InvalidInput, UsageError
-from copriv.forecast.document import terms_told
+from copriv.forecast.result import terms_told
 from copriv.network.store import RunStore
 from copriv.privacy.ledger.create import create_ledger
 from copriv.privacy.ledger.file import LedgerFile
@@ -157,7 +157,7 @@ def test_words_come_before_numbers_and_symbols_last(honest: Left) -> None:
 
 def test_what_epsilon_means_in_guesses() -> None:
     """Against the best of all tests on two tables: pure noise that reaches the bound (randomised response)."""
-    from copriv.report.build import meaning
+    from copriv.report import meaning
 
     for ε in (0.1, 1.0, 3.0):
         honest = math.exp(ε) / (1 + math.exp(ε))  # randomised response is ε-private, and guesses right so often
@@ -172,7 +172,7 @@ def test_what_epsilon_means_in_guesses() -> None:
 
 def test_what_epsilon_means_for_several_records() -> None:
     """Against randomised response that reaches the bound on every one of k records, and Bayes' rule."""
-    from copriv.report.build import meaning
+    from copriv.report import meaning
 
     for ε in (0.1, 1.0, 3.0):
         for k in (1, 2, 5):
@@ -220,7 +220,7 @@ def test_the_odds_are_said_for_one_record_and_for_several(
 
 def test_of_a_person_all_records_count_together(honest: Left) -> None:
     """Where the unit is a person, there is no k."""
-    from copriv.report.build import _of_several
+    from copriv.report import _of_several
 
     totals = verify(honest.ledger)
     record, person = ({"agreement": {"unit": unit, "unit_records": 4}} for unit in ("record", "person"))
@@ -240,7 +240,7 @@ def test_of_a_person_all_records_count_together(honest: Left) -> None:
     ],
 )
 def test_a_share_is_rounded_up_and_never_to_all_of_them_too_early(share: float, said: str) -> None:
-    from copriv.report.build import _sure
+    from copriv.report import _sure
 
     assert _sure(share) == said
 

@@ -1,14 +1,16 @@
 """Owners that lie: the aggregation against plain loops, and the excess under each attack as the agreement promises it."""
 
 import json
+from itertools import combinations
+from math import comb
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.stats import ks_1samp
+from scipy.stats import gamma, ks_1samp
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
-from attacks import ATTACKS, LIARS, Context
+from attacks import ATTACKS, HIDDEN, LIARS, Context
 from copriv.agreement import Agreement
 from copriv.cli import run as copriv
 from copriv.display.forecast import notes
@@ -17,8 +19,9 @@ from copriv.forecast import forecast
 from copriv.forecast.assessment import assess
 from copriv.network.run import NoiseCheck
 from copriv.plan import plan
+from copriv.privacy.noise import Law
 from copriv.problem import Problem
-from copriv.rules.robust import RobustAggregation, geometric_median
+from copriv.rules.robust import CHANCE, DOUBT, RobustAggregation, filtered_mean, geometric_median, mixed, trimmed_mean
 from copriv.simulation import simulate
 from copriv.terms import Terms
 
@@ -54,10 +57,104 @@ def by_hand(answers, f):
 
 def test_the_vectors_are_those_of_plain_loops():
     answers = np.random.default_rng(0).laplace(size=(4, 3, 9, 2))  # rounds, runs, owners, p
-    together = RobustAggregation(Terms(rule="S2", horizon=9, robust=2))
+    together = RobustAggregation(
+        Terms(rule="S2", horizon=9, robust=2, robust_by="trimmed-mean"), Law.LAPLACE, np.ones(9)
+    )
     found = np.array([together.vector(one) for one in answers])
     for run in range(3):
         np.testing.assert_allclose(found[:, run], by_hand(answers[:, run], 2), rtol=1e-12, atol=1e-12)
+
+
+def filtered_by_hand(x, f, variance, excess):
+    """The filter in plain loops, over all sets of owners: x[i] → the mean."""
+
+    def level(p, e, q):
+        return gamma.ppf(q, p / (2 + e), scale=2 + e)
+
+    N, p = x.shape
+    apart = [(np.sum((x[i] - x[j]) ** 2) / (variance[i] + variance[j])) for i in range(N) for j in range(N)]
+    near = np.reshape(apart, (N, N)) < level(p, excess / 2, CHANCE / comb(N, 2))
+    weight = [min(1, np.median(variance) / variance[i]) / near[i].sum() for i in range(N)]
+    differ = np.median([np.sum((x[i] - np.median(x, axis=0)) ** 2) / variance[i] for i in range(N)])
+    noise = [weight[i] ** 2 * variance[i] * near[i].sum() * max(1, differ / level(p, excess, 0.5)) for i in range(N)]
+    mean = np.average(x, axis=0, weights=weight)
+    while True:
+        there, best, out = [i for i in range(N) if weight[i] > 0], 0.0, ()
+        for y in (x, (x @ mean / np.linalg.norm(mean))[:, None]):
+            for s in range(1, f - (N - len(there)) + 1):
+                for some in combinations(there, s):
+                    rest = [i for i in there if i not in some]
+                    means, variances = [], []
+                    for part in (list(some), rest):
+                        w = [weight[i] for i in part]
+                        means.append(np.average(y[part], axis=0, weights=w))
+                        variances.append(sum(noise[i] for i in part) / sum(w) ** 2)
+                    allowed = sum(variances) * level(y.shape[1], excess / s, 1 - CHANCE / comb(N, s))
+                    far = np.sum((means[0] - means[1]) ** 2) / allowed
+                    best, out = max((best, out), (far, some))
+        for i in out:
+            weight[i] *= np.clip((1 - best) / (1 - DOUBT), 0, 1)
+        if best < 1:
+            return np.average(x, axis=0, weights=weight)
+
+
+def test_the_filter_is_that_of_plain_loops():
+    """Over owners with unlike noise, of whom two are at one wrong place, far or near, or copy a third."""
+    rng, variance = np.random.default_rng(0), np.array([1.0, 1.0, 4.0, 0.5, 1.0, 1.0, 2.0])
+    x = rng.normal(size=(30, 7, 3)) * np.sqrt(variance)[:, None] + 2.0
+    x[:10, :2] += [[4.0, -5.0, 3.0]]
+    x[10:20, :2] = x[10:20, 4:5] - rng.uniform(0.0, 9.0, size=(10, 1, 1))
+    found = filtered_mean(x, 2, variance, 0.5)
+    np.testing.assert_allclose(found, [filtered_by_hand(one, 2, variance, 0.5) for one in x], rtol=1e-9, atol=1e-12)
+    assert (
+        np.linalg.norm(found - 2.0, axis=1)[:10].mean() < np.linalg.norm(x.mean(axis=1) - 2.0, axis=1)[:10].mean() / 2
+    )
+
+
+def test_no_owner_gains_by_the_number_of_records_that_it_states():
+    """A liar that states more records has less noise to hide in; one that states fewer counts less."""
+    rng, lie = np.random.default_rng(1), 3.0
+    x = rng.normal(size=(400, 10, 5))
+    moved = []
+    for said in (0.01, 1.0, 100.0):  # the noise's variance that the first owner states
+        variance, y = np.r_[said, np.ones(9)], x.copy()
+        y[:, 0] += lie * np.sqrt(max(said, 1.0))
+        moved.append(np.linalg.norm(filtered_mean(y, 2, variance) - x[:, 1:].mean(axis=1), axis=1).mean())
+    assert max(moved[0], moved[2]) < 1.1 * moved[1] < 0.5
+
+
+def test_nobody_can_do_much_better_than_the_filter():
+    """A lower bound on the excess, and what the filter has: normal noise, p = 10, 4 of 20 have a mean of their own.
+
+    The liars' mean has a normal law. Nobody's mean square error is below that of the posterior mean over all sets of four.
+    """
+    rng, N, f, p, τ = np.random.default_rng(2), 20, 4, 10, 0.9
+    sets = np.array([np.isin(np.arange(N), some) for some in combinations(range(N), f)], dtype=float)
+    x = rng.normal(size=(120, N, p))
+    x[:, -f:] += τ * rng.normal(size=(120, 1, p))
+    honest, both = p / (N - f), 1 / f + 1 / (N - f)
+    best = []
+    for one in x:
+        liars, others = sets @ one / f, (1 - sets) @ one / (N - f)
+        likelihood = np.sum((liars - others) ** 2, axis=1) / 2 * (1 / both - 1 / (both + τ**2))
+        posterior = np.exp(likelihood - likelihood.max())
+        precision = 1 / (1 / f + τ**2)
+        best.append(posterior @ ((N - f) * others + precision * liars) / posterior.sum() / (N - f + precision))
+    least, ours = (
+        np.mean(np.sum(np.square(guess), axis=1)) / honest for guess in (best, filtered_mean(x, f, np.ones(N)))
+    )
+    assert 1.05 < least < ours < 1.5
+
+
+def test_robust_means_are_those_of_byzfl():
+    """The means without the noise's law against the library of their authors, where it is installed."""
+    byzfl = pytest.importorskip("byzfl")
+    vectors, f = np.random.default_rng(3).normal(size=(9, 4)), 2
+    np.testing.assert_allclose(mixed(vectors[None], f)[0], byzfl.NNM(f)(vectors), rtol=1e-12)
+    np.testing.assert_allclose(trimmed_mean(vectors[None], f)[0], byzfl.TrMean(f)(vectors), rtol=1e-12)
+    np.testing.assert_allclose(
+        geometric_median(vectors[None])[0], byzfl.GeometricMedian(nu=1e-9, T=50)(vectors), rtol=1e-6
+    )
 
 
 def test_the_geometric_median_is_where_the_sum_of_distances_is_least():
@@ -70,9 +167,9 @@ def test_the_geometric_median_is_where_the_sum_of_distances_is_least():
     np.testing.assert_allclose(geometric_median(vectors)[0], best.x, atol=1e-5)
 
 
-@pytest.mark.parametrize("by", ["trimmed-mean", "geometric-median"])
+@pytest.mark.parametrize("by", ["filter", "trimmed-mean", "geometric-median"])
 def test_owners_that_agree_are_followed_exactly_and_a_far_liar_is_not(by):
-    together = RobustAggregation(Terms(rule="S2", horizon=9, robust=1, robust_by=by))
+    together = RobustAggregation(Terms(rule="S2", horizon=9, robust=1, robust_by=by), Law.NORMAL, np.full(4, 1e-9))
     for k, answer in enumerate(np.random.default_rng(2).normal(size=(5, 2))):
         told = np.tile(answer, (1, 4, 1))
         told[0, 3] = 1e90 * (-1) ** k
@@ -83,7 +180,7 @@ def test_a_simulated_run_is_the_rule_on_these_vectors():
     """Squared loss, nothing clipped: S2 in plain loops, with the same noise and one owner that lies."""
     rng, f, N, p = np.random.default_rng(3), 1, 4, 2
     data = [(rng.normal(size=(50, p)), rng.normal(size=50)) for _ in range(N)]
-    agreement = agreed(N, {"gradient_bound": 1e3}, {"epsilon": 1e4}, robust=f)
+    agreement = agreed(N, {"gradient_bound": 1e3}, {"epsilon": 1e4}, robust=f, robust_by="trimmed-mean")
     noise = rng.laplace(size=(5, 1, N, p))
 
     def lies(k, theta, answers):
@@ -98,7 +195,7 @@ def test_a_simulated_run_is_the_rule_on_these_vectors():
         history.append([np.full(p, 7.0 + k), *answers[1:]])
         θ = θ - 0.4 / np.sqrt(k + 1) * (0.01 * θ + by_hand(history, f)[-1])
     np.testing.assert_allclose(found.theta[0], θ, rtol=1e-9)
-    averaged = agreement.replace(agreement={"robust": None})
+    averaged = agreement.replace(agreement={"robust": None, "robust_by": None})
     assert [owner.noise_scale for owner in found.owners] == averaged.noise_scales().tolist()
 
 
@@ -132,7 +229,10 @@ def cancer():
 @pytest.mark.slow
 @pytest.mark.parametrize("table", [lending, diabetes, cancer])
 def test_a_fifth_of_the_owners_lies(table):
-    """ε = 1, dealt alike, planned terms: at most 2.5 times the honest owners' own excess, and 1.2 times where nobody lies."""
+    """ε = 1, dealt alike, planned terms: at most 1.5 times the honest owners' own excess, and 1.2 times where nobody lies.
+
+    Liars who know every honest answer, and the least noise with which theirs are no copies, reach more: at most 2.5 times.
+    """
     X, y, loss = table()
     rng = np.random.default_rng(1)
     data = [(X[i], y[i]) for i in (rng.integers(len(y), size=400) for _ in range(OWNERS))]
@@ -146,7 +246,7 @@ def test_a_fifth_of_the_owners_lies(table):
     honest, (robust, averaged) = attacked.honest_alone(400), attacked.nobody_lies(400)
     assert robust <= 1.2 * averaged
     for name in ATTACKS:
-        assert attacked.attacked(name, 400) <= 2.5 * honest, name
+        assert attacked.attacked(name, 400) <= (2.5 if name in HIDDEN else 1.5) * honest, name
     attacked.all = attacked.all.under(attacked.all.terms.replace(agreement={"robust": 1}))
     assert attacked.attacked("scaled", 400) > 2.5 * honest  # more owners lie than is agreed
 
@@ -206,7 +306,10 @@ def test_owners_without_their_noise_are_found_and_others_are_not(mechanism):
     scale, seen, rng = agreement.noise_scales()[0], [], np.random.default_rng(5)
     draw = rng.laplace if mechanism == "laplace" else rng.normal
     for _ in range(100):
-        check, records = NoiseCheck(agreement), rng.normal(size=(OWNERS, 10)) * scale / 20
+        check, records = (
+            NoiseCheck(agreement.mechanism.law(agreement), agreement.noise_scales()),
+            rng.normal(size=(OWNERS, 10)) * scale / 20,
+        )
         for _ in range(8):
             answers = records + draw(scale=scale, size=(OWNERS, 10))
             answers[1] = records[1] + draw(scale=scale / 5, size=10)

@@ -11,8 +11,8 @@ import pytest
 from matplotlib.figure import Figure
 
 import copriv
-from copriv.cli.show.console import tell
-from copriv.cli.show.output import simulation_files
+from copriv.cli.console import tell
+from copriv.cli.output import simulation_files
 from copriv.display.simulation import details
 from copriv.simulation import Simulation
 

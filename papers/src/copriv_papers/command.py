@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 from joblib.externals.loky import get_reusable_executor
 
-from copriv.cli.commands.long_work import going_on
 from copriv.cli.commands.options import AsJson
-from copriv.cli.show.console import complain, log, out, plain_table, progress
+from copriv.cli.commands.service import going_on
+from copriv.cli.console import complain, log, out, plain_table, progress
 from copriv.errors import CoprivError, UsageError
 from copriv_papers.claims import CLAIMS, answered, check
 from copriv_papers.figure import Effort, Figure

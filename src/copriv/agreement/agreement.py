@@ -21,8 +21,7 @@ from copriv import losses, mechanisms, rules
 from copriv.agreement.phases import check_pilot, documents_of, pilot_share
 from copriv.agreement.sums import check_sums
 from copriv.errors import AgreementError
-from copriv.formatting.cards import Card, Shown, Table, in_short
-from copriv.formatting.frames_and_plots import Columns, Framed
+from copriv.formatting.cards import Card, Columns, Framed, Shown, Table, in_short
 from copriv.formatting.numbers import counted
 from copriv.formatting.sanitize import reason
 from copriv.mechanisms import Mechanism

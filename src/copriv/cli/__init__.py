@@ -14,7 +14,8 @@ An option beats its COPRIV_* variable, which beats the file, which beats the def
 | 130       | interrupted                    |
 
 An error of copriv becomes one line on standard error and its exit code. `commands` has one file per command or group,
-`show` their common output. All commands are in docs/reference/command-line.md, which a test checks.
+`console`, `following` and `output` their common output. All commands are in docs/reference/command-line.md, which a test
+checks.
 """
 
 import errno
@@ -149,6 +150,6 @@ def _in_words(said: str) -> str:
 
 
 def _complain(message: str, *more: str) -> None:
-    from copriv.cli.show.console import complain  # imports rich, which a successful command may not need
+    from copriv.cli.console import complain  # imports rich, which a successful command may not need
 
     complain(message, *more)

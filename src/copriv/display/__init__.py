@@ -4,7 +4,7 @@ A sentence is a string without markup, a table a `Table` of words, and a `Card` 
 
 | where           | rendered by                                                                  |
 | --------------- | ---------------------------------------------------------------------------- |
-| terminal        | `copriv.cli.show.console.tell`, by rich                                      |
+| terminal        | `copriv.cli.console.tell`, by rich                                      |
 | notebook, print | `Card.html` and `Card.text`; a result names its card's function (`_teller`)  |
 | report, page    | templates, from the same strings or from the JSON of the same value          |
 | pictures        | titles and words beside the lines                                            |

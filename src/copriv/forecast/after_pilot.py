@@ -31,7 +31,7 @@ from copriv.forecast.assessment import RUNS
 from copriv.forecast.forecaster import forecast_of
 from copriv.forecast.result import Forecast
 from copriv.mechanisms.pilot import PilotNumbers, root_of
-from copriv.model.threads import one_thread
+from copriv.model.fitness import one_thread
 from copriv.plan import leaves_open, plan
 from copriv.populations.public_sample import PilotAnswers, PublicSample
 from copriv.privacy.clipping import clip_rows, row_norms

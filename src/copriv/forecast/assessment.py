@@ -24,11 +24,10 @@ from copriv.agreement.participants import Participants
 from copriv.errors import CoprivError
 from copriv.exact import Order, OwnerKinds, expected_cost
 from copriv.exact.on_graph import OwnersOnGraph, on_graph
-from copriv.formatting.cards import Shown
-from copriv.formatting.frames_and_plots import Columns, Framed
+from copriv.formatting.cards import Columns, Framed, Shown
 from copriv.mechanisms import GradientNoise, Guarantee
+from copriv.model.fitness import one_thread
 from copriv.model.objective import Quadratic
-from copriv.model.threads import one_thread
 from copriv.plan import Choice
 from copriv.plan.aggregated_runs import DEALT_OWNERS, runs_in
 from copriv.populations.public_sample import PublicSample

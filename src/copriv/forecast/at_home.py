@@ -34,13 +34,12 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.errors import CoprivError, InvalidInput
-from copriv.forecast.document import check_is_of
-from copriv.forecast.result import Forecast
+from copriv.forecast.result import Forecast, check_is_of
 from copriv.forecast.standalone_models import personalized_cost
 from copriv.formatting.cards import Shown
 from copriv.formatting.numbers import json_ready, mapping
+from copriv.model.fitness import one_thread
 from copriv.model.records import Records
-from copriv.model.threads import one_thread
 from copriv.populations.diagnosis import distances
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem

@@ -36,7 +36,7 @@ from copriv.forecast.owner_forecast import owners_of
 from copriv.forecast.rare_records import Unseen
 from copriv.forecast.result import AtHeterogeneity, Forecast, Kind
 from copriv.forecast.standalone_models import WithoutJoining
-from copriv.model.threads import one_thread
+from copriv.model.fitness import one_thread
 from copriv.plan import Plan, leaves_open, plan
 from copriv.plan.candidates import freed
 from copriv.plan.outliers import cost_of_outliers

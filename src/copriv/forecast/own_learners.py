@@ -1,6 +1,6 @@
 """Forecast owners that each train a model of their own, from one private answer of every owner.
 
-Each owner replaces its own private answer by the exact one (`copriv.simulation.own_learners`). The terms are the best with
+Each owner replaces its own private answer by the exact one (`copriv.simulation.engine`). The terms are the best with
 one answer per owner, the worlds are those of `forecast`, and ψ is on everybody's records.
 """
 
@@ -18,8 +18,7 @@ from copriv.errors import AgreementError, NotCertified
 from copriv.forecast.assessment import RUNS, WORLDS, assess, quantiles
 from copriv.forecast.forecaster import public_problem
 from copriv.forecast.standalone_models import WithoutJoining
-from copriv.formatting.cards import Shown, above
-from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
+from copriv.formatting.cards import Columns, Drawn, Framed, Shown, above, columns_of
 from copriv.mechanisms import Guarantee, OneAnswer
 from copriv.plan.one_answer import plan_one_answer
 from copriv.populations.dealt import draw_worlds, heterogeneity_of

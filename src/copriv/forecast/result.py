@@ -1,22 +1,32 @@
-"""The result of a forecast: the agreed and the recommended terms, each owner, and who should join."""
+"""The result of a forecast: the agreed and the recommended terms, each owner, who should join; its JSON, and of whose terms.
 
+The parties may sign what was asked about, the same with what it leaves open planned ("agreed"), or what is recommended. A
+forecast's JSON has the terms of all three. They are compared with an agreement term by term, but for where files are, keys and
+seeds.
+"""
+
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from itertools import groupby
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from copriv.agreement import Agreement
+from copriv.data import datasets
+from copriv.errors import InvalidInput
 from copriv.forecast.assessment import Assessment, Comparison, CostOfGraph, Robustness, Run
 from copriv.forecast.coalition_value import Consortium
-from copriv.forecast.document import SCHEMA, terms_told
 from copriv.forecast.generalisation import Generalisation
 from copriv.forecast.overlap import split_of
 from copriv.forecast.owner_forecast import OwnerForecast
 from copriv.forecast.rare_records import Unseen
-from copriv.formatting.cards import Shown, above
-from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
+from copriv.formatting.cards import Columns, Drawn, Framed, Shown, above, columns_of
 from copriv.formatting.numbers import json_ready, mapping
+from copriv.formatting.sanitize import reason
 from copriv.plan import Plan
 from copriv.plan.minimax_regret import Caution
 from copriv.plan.plan_result import best_by_promise, kind_of
@@ -28,6 +38,12 @@ from copriv.rules.bounds import Bound
 from copriv.simulation.result import NOT_PRIVATE
 from copriv.terms.heterogeneity import Heterogeneity
 
+SCHEMA = "copriv.forecast/1"
+_APART = ("agreement.name", "agreement.seed", "agreement.learner_key", "data.path", "data.public", "data.dictionary")
+_MEASURED: Mapping[str, tuple[Any, ...]] = {
+    "data.feature_bound": ("auto",), "data.public_rows": (None,), "model.gradient_bound": ("proved",),
+}  # fmt: skip
+"""Terms that `copriv init --network` gives a number where they leave it to the public rows."""
 Kind = Literal["before any private record", "before the pilot", "after the pilot"]
 PILOT_SIMULATED = (
     "simulated: private records were read by a pilot whose noise comes from a seed that can be drawn again. These numbers, "
@@ -342,3 +358,56 @@ class Forecast(Shown, Framed, Drawn):
     def to_json(self, **added: Any) -> str:
         """`to_dict` as JSON text, and what is added to it; infinite bounds as null."""
         return json.dumps(json_ready({**self.to_dict(), **added}), indent=2)
+
+
+def read_forecast(path: Path) -> Mapping[str, Any]:
+    """The document of `copriv forecast --json` or `--out`. Raises InvalidInput for a file that is none."""
+    give = "give the forecast.json of copriv forecast --out, or what --json printed"
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput(f"--forecast: {path} cannot be read ({reason(error)}); {give}") from None
+    except (ValueError, RecursionError):
+        raise InvalidInput(f"--forecast: {path} is no forecast, for it is no JSON; {give}") from None
+    if not isinstance(document, Mapping) or document.get("schema", SCHEMA) != SCHEMA:
+        raise InvalidInput(f"--forecast: {path} is not the JSON of a forecast; {give}")
+    return document
+
+
+def terms_told(agreement: Agreement) -> dict[str, Any]:
+    """Each term under its path, in short."""
+    document, told = agreement.to_dict(), dict[str, Any]()
+    for table in ("agreement", "model", "data"):
+        told |= {f"{table}.{key}": _short(value) for key, value in document[table].items()}
+    if agreement.data.dataset is not None:
+        told["data.dataset"] = datasets.named(agreement.data.dataset).read_from
+    alike = groupby(
+        agreement.owner_tables, lambda one: one.model_dump(exclude={"name", "count", "key"}, exclude_none=True)
+    )
+    told["owner"] = _short([[terms, [name for one in tables for name in one.names()]] for terms, tables in alike])
+    return {path: value for path, value in told.items() if path not in _APART}
+
+
+def check_is_of(agreement: Agreement, document: Mapping[str, Any]) -> None:
+    """Raise InvalidInput for the JSON of a forecast of other terms, naming those of the nearest that it has.
+
+    A document without terms says nothing of its agreement, and is refused.
+    """
+    mine, found = terms_told(agreement), []
+    for told in document.get("terms", {}).values():
+        paths = {path for path in {*mine, *told} if mine.get(path) != told.get(path)}
+        found.append(sorted(path for path in paths if told.get(path) not in _MEASURED.get(path, ())))
+    if not found:
+        raise InvalidInput(
+            "forecast: is not the JSON of a forecast that has terms; make it anew with copriv forecast --out"
+        )
+    if all(found):
+        differ = ", ".join(min(found, key=len)[:5])
+        raise InvalidInput(f"forecast: is of another agreement, by {differ}; give the forecast of this one")
+
+
+def _short(value: Any) -> Any:
+    text = json.dumps(value, sort_keys=True)
+    if len(text) > 100:  # of a longer value the SHA-256 is kept
+        return hashlib.sha256(text.encode()).hexdigest()
+    return json.loads(text)

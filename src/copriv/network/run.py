@@ -39,15 +39,11 @@ from copriv.types import Array
 
 
 class NoiseCheck:
-    """Sums over rounds of the owners' distances from the others' medians, in units of their noise.
+    """Sums over rounds of the owners' distances from the others' medians, in units of their noise."""
 
-    Raises AgreementError for a noise scale that depends on terms that are still "auto".
-    """
-
-    def __init__(self, agreement: Agreement) -> None:
-        self._law = agreement.mechanism.law(agreement)
-        self._scale = agreement.noise_scales()
-        self._total, self._numbers = np.zeros(agreement.n_owners), 0
+    def __init__(self, law: Law, scales: Float[Array, " owners"]) -> None:
+        self._law, self._scale = law, scales
+        self._total, self._numbers = np.zeros(len(scales)), 0
 
     def take(self, answers: Float[Array, "owners p"]) -> None:
         """Add a round."""
@@ -385,7 +381,9 @@ class Trajectory:
         self.noise_check: NoiseCheck | None = None
         """Of an agreement that is robust against owners that lie; else None."""
         if agreement.agreement.robust is not None:
-            self.noise_check, self._robust = NoiseCheck(agreement), RobustAggregation(agreement.agreement)
+            law, scales = agreement.mechanism.law(agreement), agreement.noise_scales()
+            self.noise_check = NoiseCheck(law, scales)
+            self._robust = RobustAggregation(agreement.agreement, law, scales)
 
     @property
     def model(self) -> Float[Array, " p"]:

@@ -1,6 +1,6 @@
 """The terms that cost the least, chosen from public information only: `plan`.
 
-Every setting (`candidates`, `clipping_bias`) has a price by a table (`prices`, of `rule_response`); the cheapest few are run on
+Every setting (`candidates`) has a price by a table (`prices`); the cheapest few are run on
 the public rows (`planner`; `one_answer` for mechanisms of one answer), and those that owners who differ would
 break are left out (`minimax_regret`). `plan_result` is what comes of it, and the curve that owners are valued by.
 """

@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.formatting.cards import Shown, above
-from copriv.formatting.frames_and_plots import Columns, Framed
+from copriv.formatting.cards import Columns, Framed, Shown, above
 from copriv.formatting.numbers import counted
 from copriv.rules import named
 from copriv.types import Array

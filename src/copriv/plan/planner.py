@@ -24,11 +24,13 @@ from copriv.agreement import Agreement
 from copriv.errors import AgreementError, InvalidInput, NotCertified
 from copriv.mechanisms import Guarantee, OneAnswer
 from copriv.mechanisms.gradients import noise_of
-from copriv.model.threads import one_thread
+from copriv.model.fitness import one_thread
 from copriv.plan.aggregated_runs import DEALT_OWNERS, mean_cost
 from copriv.plan.candidates import (
     PRECONDITIONERS,
+    Bounded,
     answers_of,
+    bounded,
     freed,
     hidden,
     noises_of,
@@ -40,13 +42,11 @@ from copriv.plan.candidates import (
     variances_of,
     ways_of,
 )
-from copriv.plan.clipping_bias import Bounded, bounded
 from copriv.plan.minimax_regret import cautious
 from copriv.plan.one_answer import plan_one_answer
 from copriv.plan.outliers import Setting, cost_of_outliers, outliers_of
 from copriv.plan.plan_result import Choice, Plan
-from copriv.plan.prices import Candidate, Priced, Table, flatness_of
-from copriv.plan.rule_response import response
+from copriv.plan.prices import Candidate, Priced, Table, flatness_of, response
 from copriv.populations.dealt import heterogeneity_of
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem

@@ -40,6 +40,11 @@ class Law(Enum):
         """Variance of a draw of scale 1."""
         return self.value
 
+    @property
+    def excess(self) -> float:
+        """Excess kurtosis."""
+        return 3.0 if self is Law.LAPLACE else 0.0
+
 
 @dataclass(frozen=True, eq=False)
 class Noise:

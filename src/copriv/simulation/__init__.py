@@ -9,8 +9,7 @@ generator, which is fast and repeatable and must never leave a simulation.
 Run r depends on (seed, r) alone: batches of runs, in any order and on any machine, give the same numbers.
 """
 
-from copriv.simulation.engine import simulate
-from copriv.simulation.own_learners import own_learners
+from copriv.simulation.engine import own_learners, simulate
 from copriv.simulation.result import NOT_FOR_RELEASE, NOT_PRIVATE, OwnerOutcome, RelativeFitness, Simulation
 from copriv.simulation.runs import NoiseSource
 

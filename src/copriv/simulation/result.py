@@ -10,8 +10,7 @@ from jaxtyping import Float, Int
 
 from copriv.agreement.agreement import WORTHWHILE
 from copriv.errors import InvalidInput
-from copriv.formatting.cards import Shown, above
-from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
+from copriv.formatting.cards import Columns, Drawn, Framed, Shown, above, columns_of
 from copriv.formatting.numbers import mapping
 from copriv.problem.verdict import Asked, Goal, OwnerVerdict, Verdict, verdict_of
 from copriv.simulation.own_records import OwnOutcome

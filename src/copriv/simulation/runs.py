@@ -186,7 +186,7 @@ def _many_answers(
 def _robust_answers(
     agreement: Agreement, gradients: BatchedGradients, scales: Array, draw: NoiseSource, lies: Lies | None
 ) -> Answer:
-    together = RobustAggregation(agreement.agreement)
+    together = RobustAggregation(agreement.agreement, agreement.mechanism.law(agreement), scales)
 
     def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
         owners = range(agreement.n_owners)

@@ -1,8 +1,8 @@
 """The commands: one file per command or group, named as it is typed and imported when it is called.
 
 `copriv simulate` is the function `command` of `simulate.py`, `copriv ledger show` the function `show` of `ledger.py`.
-`options` has the options of several commands, `long_work` the display, interruption and resumption of long work,
-`service` what systemd and a monitor are told of a party's process.
+`options` has the options of several commands, `service` how long work is shown, stopped and resumed, and what systemd and a
+monitor are told of a party's process.
 """
 
 from functools import cache

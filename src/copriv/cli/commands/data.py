@@ -13,7 +13,7 @@ import typer
 from rich.console import RenderableType
 
 from copriv.cli.commands import options
-from copriv.cli.show.console import answer, log, plain_table, progress
+from copriv.cli.console import answer, log, plain_table, progress
 from copriv.data.fetch import REMOTES, data_folder
 from copriv.data.fetch import fetch as fetched
 from copriv.data.fetch import found as at_hand

@@ -24,8 +24,8 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import AsJson, Runs, Workers, out_folder, packaged_text
-from copriv.cli.show.console import answer, log, progress
-from copriv.cli.show.output import replace_file, save, series_csv
+from copriv.cli.console import answer, log, progress
+from copriv.cli.output import replace_file, save, series_csv
 from copriv.display import Table
 from copriv.display.simulation import notes
 from copriv.errors import CoprivError, Unreachable

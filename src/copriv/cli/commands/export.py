@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from copriv.cli.commands.options import ModelFile, Unfinished, check_target
-from copriv.cli.show.console import tell
+from copriv.cli.console import tell
 from copriv.errors import UsageError
 
 

@@ -14,9 +14,9 @@ import typer
 from rich.cells import cell_len, set_cell_size
 
 from copriv.agreement import Agreement
+from copriv.cli import console
 from copriv.cli.commands.options import AgreementFile, AsJson, PublicRuns, out_folder
-from copriv.cli.show import console
-from copriv.cli.show.output import forecast_files, keep
+from copriv.cli.output import forecast_files, keep
 from copriv.display.forecast import better_by, costs, details, made_from, notes, owners, title
 from copriv.display.verdict import answer, qualified
 from copriv.display.what_if import about_target, about_without

@@ -13,8 +13,8 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import packaged_text
-from copriv.cli.show.console import log, tell
-from copriv.cli.show.output import save
+from copriv.cli.console import log, tell
+from copriv.cli.output import save
 from copriv.cli.wizard import asked, taken, written
 from copriv.errors import UsageError
 from copriv.formatting.sanitize import printable, without_user

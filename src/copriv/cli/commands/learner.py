@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.long_work import Ui, UiPort, going_on, watched
 from copriv.cli.commands.options import (
     AgreementFile,
     AsJson,
@@ -19,9 +18,10 @@ from copriv.cli.commands.options import (
     check_target,
     party_keys,
 )
-from copriv.cli.show.console import answer, log, log_about, tell, waiting
-from copriv.cli.show.following import Following
-from copriv.cli.show.output import replace_file
+from copriv.cli.commands.service import Ui, UiPort, going_on, watched
+from copriv.cli.console import answer, log, log_about, tell, waiting
+from copriv.cli.following import Following
+from copriv.cli.output import replace_file
 from copriv.display import Table
 from copriv.display.run import compared, in_sums, run_tables
 from copriv.errors import CoprivError, Unreachable, UsageError

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from copriv.cli.commands.options import AsJson, Head, KeysFolder, LedgerPath, WitnessFolder, head_option, party_keys
-from copriv.cli.show.console import answer, plain_table, tell
+from copriv.cli.console import answer, plain_table, tell
 from copriv.display.ledger import line_fields, spent, totals_fields
 from copriv.formatting.sanitize import printable
 from copriv.privacy.ledger.create import adopt as adopted

@@ -52,7 +52,7 @@ def _head(head: str | None) -> str | None:
 
 def _json_logs(wanted: bool) -> bool:
     if wanted:
-        from copriv.cli.show.console import json_logs
+        from copriv.cli.console import json_logs
 
         json_logs()
     return wanted

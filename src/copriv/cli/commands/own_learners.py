@@ -8,8 +8,8 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import AgreementFile, AsJson, PublicRuns, out_folder
-from copriv.cli.show.console import answer, progress
-from copriv.cli.show.output import keep
+from copriv.cli.console import answer, progress
+from copriv.cli.output import keep
 from copriv.display.forecast import own_learners
 from copriv.forecast.own_learners import forecast_own_learners
 

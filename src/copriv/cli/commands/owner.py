@@ -12,9 +12,9 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands import options
-from copriv.cli.commands.long_work import Ui, UiPort, going_on, page_beside
+from copriv.cli.commands.service import Ui, UiPort, going_on, page_beside
 from copriv.cli.commands.ui import needed
-from copriv.cli.show.console import answer, log, log_about, progress, waiting
+from copriv.cli.console import answer, log, log_about, progress, waiting
 from copriv.display.ledger import spent
 from copriv.errors import AgreementError, InvalidInput, UsageError
 from copriv.formatting.numbers import listed, percent
@@ -93,7 +93,7 @@ def serve(
 ) -> None:
     """Answer the learner's queries on this owner's table, until the agreement is fulfilled or the budget is spent."""
     from copriv.cli.commands.service import Figures, Service, agreements, next_agreement, operated
-    from copriv.cli.show.following import beside
+    from copriv.cli.following import beside
     from copriv.losses import by_name
     from copriv.network.agent import OwnerAgent, Patience, RefusedByLearner
     from copriv.network.grpc_transport import GrpcDialer
@@ -229,9 +229,9 @@ def verdict(
     """Does joining pay on this owner's own records? Asked at home, of them and of what is released; not for release."""
     from copriv import forecast as forecast_of
     from copriv import owner_verdict
-    from copriv.cli.show.output import replace_own_file
+    from copriv.cli.output import replace_own_file
     from copriv.display.verdict import at_home
-    from copriv.forecast.document import read_forecast
+    from copriv.forecast.result import read_forecast
     from copriv.network.model import Model
     from copriv.problem.personalization import rows_at_home
 
@@ -310,7 +310,7 @@ def _own_records(
 
 def _kept_at_home(to: Path, own: "Model", document: dict[str, Any], how: str, as_json: bool) -> None:
     """Write an owner's own model, which is made from its records, so that its own account alone can read it."""
-    from copriv.cli.show.output import replace_own_file
+    from copriv.cli.output import replace_own_file
 
     replace_own_file(to, own.to_json().encode())
     said = (

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from copriv.cli.commands.options import AsJson, ModelFile, Unfinished, check_target
-from copriv.cli.show.console import log
-from copriv.cli.show.output import csv_text, replace_file, replace_own_file
+from copriv.cli.console import log
+from copriv.cli.output import csv_text, replace_file, replace_own_file
 from copriv.formatting.sanitize import cell
 
 

@@ -8,8 +8,8 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands import options
-from copriv.cli.show.console import answer, log
-from copriv.cli.show.output import replace_own_file
+from copriv.cli.console import answer, log
+from copriv.cli.output import replace_own_file
 from copriv.errors import BudgetRefused, InvalidInput
 
 
@@ -45,7 +45,7 @@ def command(
     as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
     """Write a report for a data-protection officer: what left, what is spent, who asked, what is not covered."""
-    from copriv.forecast.document import read_forecast
+    from copriv.forecast.result import read_forecast
     from copriv.report import RunFile, document, page
 
     target = out or path.with_name(f"{path.name}.report.html")

@@ -8,8 +8,8 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import AgreementFile, AsJson, Runs, Workers, out_folder
-from copriv.cli.show.console import answer, log, progress
-from copriv.cli.show.output import keep, replace_own_file, simulation_files
+from copriv.cli.console import answer, log, progress
+from copriv.cli.output import keep, replace_own_file, simulation_files
 from copriv.display.simulation import details, title
 from copriv.forecast.after_pilot import after_pilot, before_pilot
 from copriv.formatting.numbers import counted

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from copriv.agreement import Agreement
-from copriv.cli.show.console import log
+from copriv.cli.console import log
 from copriv.errors import UsageError
 
 Host = Annotated[str, typer.Option(help="Where the page answers: this machine alone.", envvar="COPRIV_UI_HOST")]

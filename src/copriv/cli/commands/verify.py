@@ -7,7 +7,7 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import AgreementOption, AsJson, CaOfKeys, Head, ModelOfRun, RunPath, authority_in
-from copriv.cli.show.console import answer
+from copriv.cli.console import answer
 from copriv.errors import InvalidInput
 
 

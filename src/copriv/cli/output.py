@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from copriv.cli.show.console import log
+from copriv.cli.console import log
 from copriv.display.forecast import hardly_changes
 from copriv.errors import CoprivError
 from copriv.forecast import Forecast

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from copriv.agreement import Agreement
-from copriv.cli.show.console import aside, log, plain_table
+from copriv.cli.console import aside, log, plain_table
 from copriv.display.ledger import spent
 from copriv.privacy.ledger.lines import Totals
 
