@@ -17,7 +17,8 @@ import runtime_types
 hypothesis.settings.register_profile("copriv", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("copriv")
 
-install_import_hook(["copriv", "copriv_papers"], "runtime_types.check")
+if os.environ.get("JAXTYPING_DISABLE") != "1":  # which the oldest jaxtyping obeys for functions, not for dataclasses
+    install_import_hook(["copriv", "copriv_papers"], "runtime_types.check")
 
 # The pages' pictures need Playwright, which only `make test-ui` and `make pictures-ui` install.
 if importlib.util.find_spec("playwright") is None:

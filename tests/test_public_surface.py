@@ -11,6 +11,7 @@ NAMES = {
     "Agreement", "AgreementError", "Answer", "BudgetRefused", "CoprivError", "DataError", "Forecast", "InvalidInput",
     "NotCertified", "Owner", "OwnerOutcome", "Problem", "Query", "QueryRefused", "Records", "RelativeFitness",
     "Simulation", "Unreachable", "UsageError", "__version__", "personalize", "forecast", "own_learners",
+    "market", "Market",
     "owner_verdict", "pilot", "simulate",
 }  # fmt: skip
 

@@ -8,6 +8,7 @@
 | ----------------------------------- | -------------------------------------------------------------- |
 | read what the parties sign up to    | `Agreement`                                                    |
 | know before you start               | `forecast` → `Forecast`                                        |
+| who joins, and who pays whom        | `market` → `Market`                                            |
 | try it on records at hand           | `simulate`, `own_learners` → `Simulation`; `Problem`, `Records` |
 | answer queries about private records | `Owner`: `Query` in, `Answer` out                              |
 | catch what goes wrong               | `CoprivError` and its children (copriv.errors)                 |

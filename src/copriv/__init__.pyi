@@ -22,6 +22,7 @@ from .errors import (
 from .forecast import Forecast, forecast
 from .forecast.after_pilot import pilot as pilot
 from .forecast.at_home import owner_verdict as owner_verdict
+from .market import Market, market
 from .model.records import Records
 from .owner import Owner
 from .problem import Problem
@@ -40,6 +41,7 @@ __all__ = [
     "DataError",
     "Forecast",
     "InvalidInput",
+    "Market",
     "NotCertified",
     "Owner",
     "OwnerOutcome",
@@ -53,6 +55,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "forecast",
+    "market",
     "own_learners",
     "owner_verdict",
     "personalize",

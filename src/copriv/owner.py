@@ -79,8 +79,8 @@ class Owner(Shown):
         mechanism.check_delta(agreement)
         if records.units != self._terms.records:
             raise AgreementError(
-                f"owner.records: {name} agreed to {self._terms.records} {self._units}, its data has {records.units}; the "
-                "noise depends on it: correct the agreement"
+                f"owner.records: {name} agreed to {self._terms.records} {self._terms.counted}, its data has {records.units}; "
+                "the noise depends on it: correct the agreement"
             )
         self._seconds_to_read, begun = 0.0, time.perf_counter()
         self._check_records(agreement, name, records, loss)
@@ -120,7 +120,7 @@ class Owner(Shown):
     def _card(self) -> Card:
         m, ε = self._agreement.answers, self._terms.epsilon
         return Card(
-            f"Owner {self.name!r}: {self._terms.records:,} {self._units}",
+            f"Owner {self.name!r}: {self._terms.records:,} {self._terms.counted}",
             (
                 f"{self.ledger.answers:,} of {counted(m, 'answer')} given; "
                 f"epsilon {float(self.ledger.spent):.6g} of {ε:g} spent.",
@@ -201,11 +201,6 @@ class Owner(Shown):
         # A floating-point warning, and more so an error made of one, would tell of single records.
         with self._times.held() if self._times is not None else nullcontext(), np.errstate(all="ignore"):
             return self._phase.private.answer(self._loss, self._records, theta)
-
-    @property
-    def _units(self) -> str:
-        """What the agreement counts as this owner's records."""
-        return "persons" if self._terms.unit else "records"
 
     def _check_records(self, agreement: Agreement, name: str, records: Records | InBlocks, loss: Loss) -> None:
         if isinstance(records, Records):

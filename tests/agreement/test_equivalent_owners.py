@@ -9,12 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
-from copriv.agreement.participants import MOST, Participants, as_few, bundled_participants, bundles_of
+from copriv.agreement.participants import (
+    MANY,
+    MOST,
+    Participants,
+    as_few,
+    bundled_participants,
+    bundles_of,
+    enough_bundles,
+)
 from copriv.forecast import forecast
 from copriv.forecast.assessment import assess
 from copriv.model.records import Records
 from copriv.plan import candidates, planner
-from copriv.plan.aggregated_runs import DEALT_OWNERS, _mixed, _of_one, runs_in
+from copriv.plan.aggregated_runs import DEALT_OWNERS, MOST_GROUPS, _groups, _mixed, _of_one, runs_in
 from copriv.plan.candidates import Bounded
 from copriv.populations.dealt import heterogeneous_worlds
 from copriv.populations.public_sample import PublicSample
@@ -103,6 +111,32 @@ def test_runs_of_bundles_have_the_law_of_runs_of_all(terms):
     assert np.diff(spread[1])[0] == pytest.approx(np.diff(spread[0])[0], rel=0.35)
 
 
+LONG = {**ROUNDS, "window": 1, "schedule": "random-order", "step": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("owners", "terms"),
+    [(300, LONG), (80, {"rule": "A1", "horizon": 320, "step": 1000.0})],
+    ids=["long steps in turns", "copies"],
+)
+def test_steps_in_turns_are_not_made_too_long(owners, terms):
+    """As 32 bundles, ψ of these was 2 and 3 times that of all owners, and a forecast did not say so."""
+    many = agreed({"count": owners // 2}, {"count": owners // 2, "records": 200, "epsilon": 0.3}, **terms)
+    problem, runs = Problem.forecasting(many, rows()), 200
+    whole = simulate(problem, runs=runs, seed=1, record_at=(), alone=False, workers=1).relative_fitness.runs[:, -1]
+    found = runs_in(problem.under, many, runs, seed=2).relative_fitness[:, -1]
+    assert abs(whole.mean() - found.mean()) < 6 * np.sqrt((whole.var() + found.var()) / runs)
+
+
+def test_only_long_steps_cost_more_runs():
+    many = agreed({"count": 3000}, **{**LONG, "step": 1e-4})
+    assert enough_bundles(many, 1.0) == MOST
+    assert enough_bundles(many, 20.0) == 60
+    assert enough_bundles(many, np.inf) == 3000
+    assert enough_bundles(agreed({"count": 3000}), np.inf) == MOST
+    assert enough_bundles(agreed({"count": 3000}, **{**ROUNDS, "window": 3000}), np.inf) == MOST
+
+
 @pytest.mark.parametrize("size", [4, 80])
 @pytest.mark.parametrize("kinds", [1, 2])
 def test_groups_are_bundled_as_owners_are(size, kinds):
@@ -166,6 +200,50 @@ def test_the_average_of_many_models_is_as_far_off_as_that_of_all(loss):
     )
     assert found.mean() == pytest.approx(whole.mean(), rel=0.35)
     assert abs(found.mean() - whole.mean()) < 6 * np.sqrt((whole.var() + found.var()) / len(worlds))
+
+
+def differing(number, **terms):
+    """So many owners, each with records and ε of its own."""
+    rng = np.random.default_rng(4)
+    sizes, budgets = rng.integers(30, 300, number).tolist(), (10 ** rng.uniform(-0.5, 1.0, number)).tolist()
+    return agreed(*({"records": n, "epsilon": ε} for n, ε in zip(sizes, budgets, strict=True)), **terms)
+
+
+def test_owners_that_all_differ_are_few_groups_with_the_noise_and_the_bias_of_all():
+    once = {"mechanism": "objective", "rule": "A2", "answers": 1, "horizon": 90, "step": 1.0, "start": [0.5, -1.0]}
+    many = differing(90, **once)
+    problem = Problem.forecasting(many, rows())
+    groups = _groups(problem, many.mechanism)
+    assert len(groups) == MOST_GROUPS
+    assert sum(one.weight for one in groups) == pytest.approx(1.0)
+    w, n, ε = many.weights, many.records, many.epsilons
+    typical = [one.terms.owner_tables[0] for one in groups]
+    noise = [one.squares / (o.records * o.epsilon) ** 2 for one, o in zip(groups, typical, strict=True)]
+    assert sum(noise) == pytest.approx(float(np.sum((w / (n * ε)) ** 2)), rel=1e-9)
+    bias = [one.weight / o.records for one, o in zip(groups, typical, strict=True)]
+    assert sum(bias) == pytest.approx(float(np.sum(w / n)), rel=0.01)  # records are whole numbers
+    whole, found = [], []
+    for i, world in enumerate(PublicSample.of(problem).drawn(8, 0)):
+        whole.append(each_by_itself(world, many, 4))
+        found.append(runs_in(world.pool.under, many, 4, seed=2, first_run=4 * i).relative_fitness[:, -1])
+    error = np.sqrt((np.var(whole) + np.var(found)) / 8)
+    assert abs(np.mean(found) - np.mean(whole)) < 6 * error
+    assert np.mean(found) == pytest.approx(np.mean(whole), rel=0.35)
+
+
+def test_many_owners_that_differ_in_turns_are_bundles_of_similar_noise():
+    turns = {**ROUNDS, "window": 1, "schedule": "random-order", "answers": 1}
+    few, many = (differing(n, step=2.0 / n, **{k: v for k, v in turns.items() if k != "step"}) for n in (MANY, 600))
+    assert as_few(few) is few
+    bundled = as_few(many)
+    assert (bundled.n_owners, bundled.queries) == (MANY, MANY)
+    assert loudness(bundled) == pytest.approx(loudness(many), rel=1e-9)
+    assert bundled.step * MANY == pytest.approx(many.step * 600)
+    problem, runs = Problem.forecasting(many, rows()), 100
+    whole = simulate(problem, runs=runs, seed=1, record_at=(), alone=False, workers=1).relative_fitness.runs[:, -1]
+    found = runs_in(problem.under, many, runs, seed=2).relative_fitness[:, -1]
+    error = np.sqrt((whole.var() + found.var()) / runs)
+    assert abs(whole.mean() - found.mean()) < 6 * error + 0.02 * whole.mean()
 
 
 @pytest.mark.parametrize(("loss", "few", "more"), [("squared", 20, 30), ("logistic", 60, 90)])

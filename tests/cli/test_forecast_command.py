@@ -232,7 +232,8 @@ def test_the_break_even_picture_draws_the_consortiums_own_numbers(outlook):
     ε = pictures._epsilons(outlook, 50)
     drawn = pictures._together_at(outlook, ε)
     for at, ψ in zip(ε[::7], drawn[::7], strict=True):
-        assert ψ == pytest.approx(outlook.consortium._equal(float(at)).together(), rel=1e-12)
+        alike = dataclasses.replace(outlook.consortium, epsilon=np.full_like(outlook.consortium.epsilon, at))
+        assert ψ == pytest.approx(alike.together(), rel=1e-12)
     # Where any ε is enough, or only an enormous one, the table says so, and there is no place to draw.
     at = dataclasses.replace(outlook, owners=tuple(places(outlook.owners[0], [LEAST_EPSILON, 0.004, 250.0, None])))
     for one in (outlook, at):
@@ -289,6 +290,13 @@ def test_runs_that_are_not_private_are_said_to_be_so(outlook, capfd):
         console.tell(*told)
         assert "Note: the agreed terms are not private" in capfd.readouterr().out
     assert "warning" in trusting.to_dict()
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_names_of_models_are_not_cut(outlook, width):
+    said = forecast_answer.lines(outlook, asked=["What would it take?"], width=width)
+    assert any(line.startswith("the public rows alone ") for line in said)
+    assert not [line for line in said if "…" in line or len(line) > width]
 
 
 def test_simulate_plans_what_is_auto_and_says_so(copriv, tmp_path):

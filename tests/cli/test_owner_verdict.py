@@ -59,6 +59,7 @@ def test_after_a_run_it_judges_the_released_model(home: Path, capsys: pytest.Cap
     said = " ".join(told.out.split())
     assert "Joining does not pay for a" in said
     assert "The common model is the released one." in said
+    assert "of your kind mean squared error in y² beside your own model" in said
     assert "Not for release" in said
     assert (home / "said.json").stat().st_mode & 0o077 == 0
     kept = json.loads((home / "said.json").read_text())

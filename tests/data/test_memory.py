@@ -77,8 +77,9 @@ def test_an_owner_takes_no_more_than_it_was_allowed(tmp_path: Path, allowed: flo
         assert float(needed) <= 1.5 * float(taken), "an estimate that is far too high reads anew for no reason"
 
 
-@pytest.mark.parametrize(("kind", "rows"), [("parquet", 480_000), ("csv", 120_000)])
-def test_a_check_takes_as_much_for_a_large_table_as_for_a_small_one(tmp_path: Path, kind: str, rows: int) -> None:
-    (code, few), (same, many) = (said(CHECKED, *files(tmp_path, kind, n)) for n in (rows // 4, rows))
+@pytest.mark.parametrize(("kind", "more"), [("parquet", 40), ("csv", 50)])
+def test_a_check_takes_as_much_for_a_large_table_as_for_a_small_one(tmp_path: Path, kind: str, more: float) -> None:
+    """Blocks of a csv file are read ahead, more or fewer of them as the machine is busy: 20 to 30 MB."""
+    (code, few), (same, many) = (said(CHECKED, *files(tmp_path, kind, n)) for n in (120_000, 480_000))
     assert (code, same) == ("0", "0")
-    assert float(many) - float(few) < 40, "the table, its text and its numbers are more than 100"
+    assert float(many) - float(few) < more, "the text and the numbers of 360,000 rows are more than 110"

@@ -1,5 +1,6 @@
 """One forecast, told everywhere: terminal, page, JSON, notebook, pictures and a run's table say the same, from one place."""
 
+import html
 import json
 import re
 from dataclasses import replace
@@ -110,9 +111,10 @@ def test_every_screen_says_the_verdict_of_every_owner(said: Forecast, capsys: py
         assert (row["alone"], row["together"]) == (kept["alone"], kept["together"]) == (owner.alone, owner.together)
         assert row["probability"] == (1.0 - owner.probability if owner.verdict == "no" else owner.probability)
         assert row["sure"] == (row["probability"] >= views.SURE)
-        html = re.search(rf"<tr><td>{owner.name}</td>(.*?)</tr>", said._repr_html_())
-        assert html is not None
-        assert [f"<td>{cell}</td>" in html[1] for cell in (alone, together, owner.verdict)] == [True] * 3
+        assert row["joining"] == kept["on_own"]
+        row_of_html = re.search(rf"<tr><td>{owner.name}</td>(.*?)</tr>", said._repr_html_())
+        assert row_of_html is not None
+        assert [f"<td>{cell}</td>" in row_of_html[1] for cell in (alone, together, owner.verdict)] == [True] * 3
 
 
 def test_every_screen_says_the_same_sentence(said: Forecast, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,6 +130,32 @@ def test_every_screen_says_the_same_sentence(said: Forecast, capsys: pytest.Capt
     assert len(gain) == len(said.owners) or all(name in verdict for name in named)
 
 
+def test_every_screen_says_what_the_sum_would_give(outlook: Forecast, capsys: pytest.CaptureFixture[str]) -> None:
+    found, sentence = outlook.with_sum, outlook.with_sum_in_words
+    assert found is not None
+    assert sentence is not None
+    assert percent(found.together) in sentence
+    tell(*told.details(outlook))
+    for text in (capsys.readouterr().out, " ".join(screen.lines(outlook)), repr(outlook)):
+        assert sentence in one_line(text)
+    assert html.escape(sentence) in one_line(outlook._repr_html_())
+    document = json.loads(outlook.to_json())["with_sum"]
+    assert document["in_words"] == sentence
+    assert view_of(outlook)["with_sum"] == document
+    for hidden, each, words in (
+        (
+            0.5,
+            2.0,
+            "pays from a budget of 0.5 for every owner with it, and from a budget of 2 for every owner without.",
+        ),
+        (1e-4, None, "typically pays at any budget with it, and at no budget without."),
+        (None, None, "typically pays at no budget, with or without it."),
+    ):
+        changed = replace(found, break_even_epsilon=hidden, break_even_epsilon_each=each)
+        assert words in str(replace(outlook, with_sum=changed).with_sum_in_words)
+    assert not any("aggregation" in line for line in told.notes(replace(outlook, with_sum=None)))
+
+
 def test_pictures_say_it_too(said: Forecast, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
     write = Figure.text
@@ -141,6 +169,7 @@ def test_pictures_say_it_too(said: Forecast, monkeypatch: pytest.MonkeyPatch) ->
         drawn.clear()
         said.plot(picture)
         assert one_line(said.verdict)[:300] in one_line(" ".join(drawn)), picture
+    assert "At which epsilon joining pays, on everybody's records" in drawn
 
 
 def test_the_models_cost_the_same_everywhere(said: Forecast, capsys: pytest.CaptureFixture[str]) -> None:

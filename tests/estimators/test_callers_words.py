@@ -64,10 +64,18 @@ def test_a_plan_that_cannot_be_forecast_names_the_estimators_parameter() -> None
     [{"epsilon": 1e-9}, {"loss": "huber", "threshold": 1e-20}, {"regularization": 1e30}, {"feature_bound": 1e30}],
 )
 def test_what_no_mechanism_can_do_is_told_with_what_to_change(wrong) -> None:
-    said = refused(wrong)
+    said = refused({"fit_intercept": False, **wrong})
     assert "an owner of 50 rows" in said
     assert "raise epsilon" in said
     assert not NOT_THE_CALLERS.search(said)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("drowned", [{"epsilon": 1e-9}, {"regularization": 1e30}, {"feature_bound": 1e30}])
+def test_with_an_intercept_a_constant_is_always_an_answer(drowned) -> None:
+    model = PrivateRegressor(bounds=(-1, 1), target_bounds=(-1, 1), **drowned).fit(X, Y)
+    assert model.scale_ == 0
+    assert abs(model.intercept_) <= 1.0
 
 
 def test_of_several_owners_the_one_is_named() -> None:

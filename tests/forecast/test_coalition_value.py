@@ -118,6 +118,47 @@ def test_held_to_the_runs_every_price_passes_through_what_they_cost(seed, N, siz
             assert (together < without[i]) == (found is not None and found <= held.epsilon[i] * 1.002)
 
 
+@given(seeds, st.booleans(), st.booleans())
+def test_what_is_found_for_all_owners_at_once_is_what_each_would_be_told(seed, several, summed):
+    """Break-even, welcome and worth in ε, against the two functions with that owner's ε, or without it, written out."""
+    rng, N = np.random.default_rng(seed), 5
+    c = some_consortium(rng, N)
+    if several:
+        c = replace(c, counts=rng.integers(1, 4, N).astype(float))
+    if summed:
+        c = replace(c, colluding=1, floors=float(rng.uniform(0, 0.1)))
+    whole = c.one_by_one()
+    first = [int(np.flatnonzero(c.entries == i)[0]) for i in range(N)]
+
+    def holds_from(found, condition):
+        for ε in () if found is None else (found / 1.01, found * 1.01):
+            if coalition_value.LEAST_EPSILON < ε < coalition_value.MOST_EPSILON:
+                assert condition(ε) == (ε > found)
+        if found is None:
+            assert not condition(coalition_value.MOST_EPSILON)
+
+    targets = c.together() * 10.0 ** rng.uniform(-0.5, 0.5, N)
+    losses = c.loss_without()
+    found = zip(
+        first, targets, losses, c.break_evens(targets), c.break_evens_for_all(targets), c.welcomes(),
+        c.epsilons_in_place(), strict=True,
+    )  # fmt: skip
+    for i, target, loss, alone, for_all, welcome, in_place in found:
+        others = np.arange(len(whole.records)) != i
+
+        def with_one_at(ε, i=i):
+            return replace(whole, epsilon=np.where(np.arange(len(whole.records)) == i, ε, whole.epsilon)).together()
+
+        def others_at(t, others=others):
+            return float(replace(whole, epsilon=t * whole.epsilon).cost(others))
+
+        assert loss == pytest.approx(others_at(1.0) - c.together(), rel=1e-9, abs=1e-12)
+        holds_from(alone, lambda ε, t=target, f=with_one_at: f(ε) < t)
+        holds_from(for_all, lambda ε, t=target: replace(whole, epsilon=np.full_like(whole.epsilon, ε)).together() < t)
+        holds_from(welcome, lambda ε, f=with_one_at, g=others_at: f(ε) <= g(1.0))
+        holds_from(in_place, lambda t, f=others_at: f(t) <= c.together())
+
+
 @given(seeds, st.floats(-3, 3), st.floats(0.01, 3))
 def test_a_curve_that_is_moved_keeps_what_is_known_of_its_ends(seed, moved, above):
     """Runs far below or above the curve: without answers the start is left, and never is it better not to listen."""

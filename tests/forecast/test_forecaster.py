@@ -1,6 +1,7 @@
 """The forecast as a whole: its kinds, its verdict, its JSON; exact where it says so, and simulated everywhere else."""
 
 import dataclasses
+import importlib
 import json
 import math
 
@@ -49,6 +50,7 @@ ADDED = {
     "best_subset",
     "best_weights",
     "robustness",
+    "with_sum",
     "graph",
     "n_parameters",
     "runner_up",
@@ -61,6 +63,7 @@ TERMS = {"rule", "answers", "step", "kind", "relative_fitness"}
 TERMS_ADDED = {"horizon", "gradient_bound", "feature_bound", "private", "words", "curve", "insured_cost"}
 OWNER = {"name", "alone", "together", "joining_pays", "break_even_epsilon", "marginal_value"}
 OWNER_ADDED = {
+    "pays_below",
     "own", "count", "number_in_best_subset",
     "records", "epsilon", "break_even_epsilon_for_all", "marginal_value_of_a_record", "loss_to_others",
     "in_best_subset", "best_weight", "shapley", "shapley_error", "joining_pays_probability", "alone_low", "alone_high",
@@ -104,6 +107,20 @@ STAGES = []
 @pytest.fixture(scope="module")
 def outlook():
     return forecast(agreed(), rows(), runs=20, progress=lambda done, total: STAGES.append((done, total)))
+
+
+def test_no_terms_are_assessed_twice(monkeypatch):
+    made = []
+
+    def counted(problem, *given, **more):
+        made.append(problem.terms.fingerprint)
+        return assess(problem, *given, **more)
+
+    monkeypatch.setattr(importlib.import_module("copriv.forecast.forecaster"), "assess", counted)
+    terms = {"rule": "auto", "step": "auto", "communication": "any", "answers": None, "horizon": 20}
+    outlook = forecast(agreed(model={"gradient_bound": "auto"}, data={"heterogeneity": 0.0}, **terms), rows(), runs=10)
+    assert sorted(made) == sorted(set(made))
+    assert {outlook.agreed.agreement.fingerprint, outlook.recommended.agreement.fingerprint} <= set(made)
 
 
 # JSON
@@ -218,6 +235,14 @@ def test_where_fast_owners_of_a1_run_out_of_answers_the_mean_is_simulated():
     assert assess(Problem.forecasting(agreement, rows()), "", runs=10).kind == "exact"
     clocks = [{**table, "rate": rate} for table, rate in zip(agreement.to_dict()["owner"], RATES, strict=True)]
     assert assess(Problem.forecasting(agreement.replace(owner=clocks), rows()), "", runs=10).kind == "simulated"
+
+
+@pytest.mark.parametrize("name", ["A1, broadcast", "A2, request"])
+def test_a_plan_with_a_schedule_of_its_own_has_none_of_the_agreed_times(name):
+    open_terms = candidates.freed(agreed(**RULES[name], communication="asynchronous"))
+    terms = planner.plan(Problem.forecasting(open_terms, rows()), runs=8, one_answer=False).agreement.agreement
+    assert terms.schedule in ("rounds", "random-order")
+    assert (terms.interval, terms.service) == (None, None)
 
 
 def test_where_something_is_clipped_the_mean_is_simulated():

@@ -35,6 +35,7 @@ def values(outlook, simulation, own_learners, agreement):
     dictionary = PublicDictionary.fit(X, 2)
     schema = Schema((Number("amount", 0, 1),), Number("rate", 0, 1))
     document = {"comparison": [{"what": "x" * 500}] * 80, "claim": "c" * 4000}
+    wanted = agreement.replace(owner={"market": {"privacy_cost": {"linear": 10.0}, "worth": 10_000.0}})
     return [
         agreement, problem, records, owner, query, owner.answer(query), simulation, simulation.relative_fitness,
         simulation.owners[0], outlook, outlook.plan, outlook.plan.choice, outlook.plan.curve, outlook.agreed,
@@ -46,7 +47,7 @@ def values(outlook, simulation, own_learners, agreement):
         Personalized(np.zeros(3), np.array([0.0, np.inf]), np.array([0.5, 0.5]), 10),
         Model(agreement, np.zeros(3), dictionary, {"answers": {"small": 3}}),
         Verdict("r", agreement, 9, "h", 3, {}, {}, (), "a", "finished", np.zeros(3), 0.0, (), {}),
-        Events(np.zeros(500, dtype=int), np.arange(500.0)),
+        Events(np.zeros(500, dtype=int), np.arange(500.0)), copriv.market(wanted, rows(300), runs=10),
     ]  # fmt: skip
 
 

@@ -1,13 +1,15 @@
 """Owners, learner and connections killed at random, again and again: what a ledger promises holds all the same.
 
 After every run: no owner was charged for more than its cap, no query has two answers, every answer that the learner has
-is in the owner's ledger to the bit, and the run ended, or stopped for a reason that it names.
+is in the owner's ledger to the bit, and the run ended, or stopped for a reason that it names. Of sums: every step is the sum of
+what all owners' ledgers have for one attempt, of which the masks cancel; and the run's file is verified.
 """
 
 import contextlib
 import csv
 import os
 import random
+import shutil
 import signal
 import socket
 import sqlite3
@@ -19,9 +21,12 @@ import numpy as np
 import pytest
 
 from copriv.agreement import Agreement
+from copriv.network.keys import Keys, make_key
 from copriv.network.setup import make_consortium
-from copriv.network.store import RunStore
+from copriv.network.store import Event, RunStore
+from copriv.network.verify import verify_run
 from copriv.privacy.ledger.read import read_lines, verify
+from copriv.privacy.shared_noise import as_words
 from network_processes import Command
 
 pytestmark = pytest.mark.network
@@ -30,11 +35,18 @@ NAMES = ("bank-1", "bank-2", "bank-3")
 ANSWERS = 6
 
 
+SUMS = {"rule": "S2", "horizon": 25, "answers": 24, "attempts": 20, "aggregation": "sum"}
+"""The run of the rule "sum": four rounds, and 20 further attempts at them."""
+NOISE = 2**44
+"""Whole cells that the noise of a sum stays below but for a chance of e^−1000; masked words are more, but for 2^−38."""
+
+
 def agreed(rule: str) -> Agreement:
     horizon = 5 if rule == "S2" else 15
+    terms = {"rule": rule, "horizon": horizon, "answers": min(horizon, ANSWERS)} if rule != "sum" else SUMS
     return Agreement.of(
         {
-            "agreement": {"rule": rule, "horizon": horizon, "answers": min(horizon, ANSWERS), "step": 0.3},
+            "agreement": {**terms, "step": 0.3},
             "model": {"loss": "squared", "regularization": 0.1, "theta_max": 10.0, "gradient_bound": 2.0},
             "data": {
                 "dataset": "table",
@@ -106,7 +118,13 @@ class Run:
         plan = folder / "plan.toml"
         public = folder / "public.csv"
         self._table(public, 90)
-        make_consortium(agreed(rule), folder / "c", public)
+        requests = []
+        for name in NAMES if rule == "sum" else ():
+            make_key(folder / name, name)
+            requests.append(folder / name / "request.pem")
+        make_consortium(agreed(rule), folder / "c", public, requests=requests)
+        for path in requests:  # each owner's folder, with the key that it made
+            shutil.copytree(path.parent, folder / "c" / path.parent.name, dirs_exist_ok=True)
         plan.write_text(agreed(rule).to_toml())
         self.agreed = Agreement.load(folder / "c" / "agreement.toml")
         for k, name in enumerate(NAMES):
@@ -209,7 +227,7 @@ class Run:
         """What must hold after any run; how it ended."""
         learner = self.parties["learner"]
         assert learner.wait(5) in (0, 5), self._logs("the learner")
-        answered: dict[str, bytes] = {}
+        answered: dict[tuple[str, str], bytes] = {}
         for name in NAMES:
             ledger = self.folder / f"{name}.ledger"
             if not ledger.exists():
@@ -220,12 +238,15 @@ class Run:
                 assert run.charged <= self.agreed.answers
             for line in read_lines(ledger):
                 if line.kind == "answer":
-                    assert line.identity not in answered, "two answers to one query"
-                    answered[line.identity] = bytes.fromhex(line.content)
+                    one = (name if self.rule == "sum" else "", line.identity)
+                    assert one not in answered, "two answers to one query"
+                    answered[one] = bytes.fromhex(line.content)
         store = RunStore.resume(self.folder / "run.db", self.agreed)
         try:
-            for line in store.events("answer"):
-                assert answered[line.data["identity"]] == line.numbers.tobytes(), "an answer that is not in the ledger"
+            if self.rule == "sum":
+                self._check_sums(store, answered)
+            for line in store.events("answer") if self.rule != "sum" else ():
+                assert answered["", line.data["identity"]] == line.numbers.tobytes(), "an answer not in the ledger"
             ends = list(store.events("finished", "stopped"))
         finally:
             store.close()
@@ -233,17 +254,42 @@ class Run:
         assert ends[-1].data["reason"]
         return ends[-1].kind
 
+    def _check_sums(self, store: RunStore, answered: dict[tuple[str, str], bytes]) -> None:
+        """Every step is the sum of what the ledgers have for one attempt, of which no other is made, and whose masks cancel."""
+        attempts = {line.data["turn"]: line.data["identity"] for line in store.events("query")}
+        given: dict[str, dict[str, Event]] = {}
+        for line in store.events("answer"):
+            given.setdefault(line.data["identity"], {})[line.data["owner"]] = line
+        used = []
+        for step in store.events("stepped"):
+            attempt = attempts[step.data["turn"]]
+            lines = given[attempt]
+            assert sorted(lines) == sorted(NAMES), "a sum of a part of the owners"
+            used.append(attempt)
+            for name in NAMES:
+                assert answered[name, attempt] == lines[name].numbers.tobytes(), "an answer that is not in the ledger"
+            masked = [as_words(lines[name].numbers).view(np.int64) for name in NAMES]
+            assert np.abs(np.sum(masked, axis=0)).max() < NOISE, "masks that do not cancel"
+            assert min(np.abs(one).max() for one in masked) > NOISE, "an answer that is seen"
+        assert len(set(used)) == len(used), "two steps by one attempt"
+        assert len(set(answered.values())) == len(answered), "an owner gave the same vector twice"
+        for name in NAMES:
+            charged = sum(run.charged for run in verify(self.folder / f"{name}.ledger").runs.values())
+            assert charged >= sum(name == owner for owner, _ in answered), "an answer uncharged"
+        authority = Keys.load(self.folder / "c" / "bank-1").authority
+        assert verify_run(self.folder / "run.db", self.agreed, authority).problems == ()
+
     def _logs(self, what: str) -> str:
         logs = [f"{path.name}: {path.read_text()[-400:]}" for path in sorted(self.folder.glob("log-*"))[-12:]]
         return f"{what}\n" + "\n".join(logs)
 
 
-def fire(folder: Path, kills: int, seed: int, most: int) -> dict[str, int]:
+def fire(folder: Path, kills: int, seed: int, most: int, rules: tuple[str, ...] = ("A2", "A1", "S2")) -> dict[str, int]:
     chance, ends, struck, n = random.Random(seed), {"finished": 0, "stopped": 0}, 0, 0
     while struck < kills:
         here = folder / str(n)
         here.mkdir()
-        run = Run(here, ("A2", "A1", "S2")[n % 3], chance, ahead=n % 2 * 3)
+        run = Run(here, rules[n % len(rules)], chance, ahead=n % 2 * 3)
         struck += run.under_fire(most)
         ends[run.check()] += 1
         n += 1
@@ -260,3 +306,10 @@ def test_three_hundred_kills(tmp_path: Path) -> None:
     ends = fire(tmp_path, 300, seed=1, most=10)
     print(ends)
     assert ends["finished"] > ends["stopped"]
+
+
+@pytest.mark.slow
+def test_owners_and_learners_of_sums_are_killed_again_and_again(tmp_path: Path) -> None:
+    ends = fire(tmp_path, 24, seed=3, most=6, rules=("sum",))
+    print(ends)
+    assert ends["finished"] >= 1

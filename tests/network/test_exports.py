@@ -151,6 +151,9 @@ def test_mlflow_has_numbers_agreement_and_report(saved, tmp_path, capsys, monkey
     names = {one.path for one in client.list_artifacts(logged.info.run_id)}
     assert names == {"agreement.toml", "run.json", "report.html"}
     assert logged.info.status == "FINISHED"
+    assert run(["export", str(saved), "--mlflow", "mysql://me:secret@host/db"]) == 1
+    assert "secret" not in (refused := capsys.readouterr().err)
+    assert "give another --mlflow" in refused
 
 
 def test_what_is_logged_names_no_owner():

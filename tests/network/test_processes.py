@@ -22,6 +22,7 @@ from copriv.agreement import Agreement
 from copriv.cli.commands.demo import demo_network
 from copriv.network.model import Model
 from copriv.network.setup import load_dictionary, make_consortium, owner_records, share_out
+from copriv.network.store import RunStore
 from copriv.privacy.ledger import LedgerFailed
 from copriv.privacy.ledger.read import verify
 from copriv.problem import Problem
@@ -35,6 +36,15 @@ TERMS = {
     "A1": {"rule": "A1", "horizon": 12, "answers": 4, "step": 3.0},
     "A2": {"rule": "A2", "horizon": 12, "answers": 4, "step": 10000.0},
     "gaussian": {"rule": "A2", "horizon": 12, "answers": 4, "step": 10000.0, "mechanism": "gaussian"},
+    "graph": {
+        "rule": "S2",
+        "horizon": 4,
+        "step": 2000.0,
+        "iterate": "last",
+        "mixing": "auto",
+        "tracking": True,
+        "graph": [["bank-1", "bank-2"], ["bank-2", "bank-3"]],
+    },
     "statistics": {"rule": "A2", "horizon": 3, "answers": 1, "mechanism": "statistics", "moments_share": 0.2},
 }
 DELTA = {"gaussian": 1e-6}
@@ -141,6 +151,30 @@ def test_four_commands_train_what_a_simulation_with_the_same_noise_trains(site: 
     estimator = skops.io.load(site.folder / "model.skops")
     rows = problem.owners[0].features[:50]
     np.testing.assert_allclose(estimator.predict(rows), rows @ model.theta)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("site", ["graph"], indirect=True)
+def test_owners_on_a_graph_run_as_processes_with_a_relay(site: Site) -> None:
+    """The learner relays; each owner's model is that of plain loops over signed answers; a line has planned weights of 1/2."""
+    learner = site.learner("--json", "--forecast-runs", 50)
+    owners = [site.owner(f"bank-{i}") for i in (1, 2, 3)]
+    assert learner.wait(120) == 0, learner.errors
+    assert [owner.wait(20) for owner in owners] == [0, 0, 0]
+    model = Model.load(site.folder / "run.json")
+    models = [owner["model"] for owner in model.record["owners"]]
+    np.testing.assert_allclose(np.mean(models, axis=0), model.theta, rtol=1e-12)
+    assert site.copriv("verify", "run.db", "--model", "run.json").wait(60) == 0
+    store = RunStore.resume(site.folder / "run.db", site.agreed)
+    given = [(line.data["owner"], line.numbers) for line in store.events("answer")]
+    store.close()
+    W = np.linalg.matrix_power(np.array([[1, 1, 0], [1, 0, 1], [0, 1, 1]]) / 2, 3)
+    θ, u = np.zeros((3, len(model.theta))), np.zeros((3, len(model.theta)))
+    for k in range(3):
+        answers = dict(given[3 * k : 3 * k + 3])
+        d = 1e-5 * θ + np.array([answers[f"bank-{i}"] for i in (1, 2, 3)])
+        θ, u = W @ (θ - 2000.0 / np.sqrt(k + 1) * (d + u)), W @ (d + u) - d
+    np.testing.assert_allclose(models, θ, rtol=1e-9)
 
 
 def beside(record: dict[str, Any]) -> None:

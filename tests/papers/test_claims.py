@@ -21,6 +21,7 @@ from copriv_papers.claims.laws import (
     star,
     stays_at_the_start,
 )
+from copriv_papers.claims.runs import BUDGETS, OWNERS, SEEN, TABLES, _planned, bank
 from copriv_papers.claims.simulated import (
     dimension,
     overlap_factors,
@@ -31,6 +32,7 @@ from copriv_papers.claims.simulated import (
 )
 from copriv_papers.errata import ERRATA
 from copriv_papers.pages import shown, write_claims
+from copriv_papers.trials import Outcome
 
 NOTHING = Found({}, {}, {})
 BY_PLACE = {(claim.place, claim.sentence): claim for claim in CLAIMS}
@@ -101,6 +103,50 @@ def test_an_answer_counts_what_holds() -> None:
     assert Answer.of([1.0, 2.0, 3.0], lambda x: x < 2.5).verdict == "reproduced in part"
     assert Answer.of(1.0, lambda x: x > 2).verdict == "not reproduced"
     assert Answer((), ()).verdict == "not testable"
+
+
+def ended(ψ: float) -> Outcome:
+    """Of a run at this ψ, where an owner alone is at 1."""
+    ends, none = [ψ], list[float]()
+    return Outcome(
+        [0], ends, ends, ends, ends, [1.0], none, none, 1.0, 0.0, 0.0, None, None, [], True, "", "", 0.0
+    )  # fmt: skip
+
+
+def test_the_least_number_of_owners_is_read_from_runs_and_none_is_said() -> None:
+    """Runs in which ψ together is 20/(N ε) of that alone; by the sum a tenth of that; on everybody's loans half."""
+    outcomes = {
+        bank(table, N, ε, seen): ended(20.0 * (0.1 if summed is not None else 1.0) * share / (N * ε))
+        for table, share in zip(TABLES, (10.0, 0.5), strict=True)
+        for seen, summed in SEEN.items()
+        for N in OWNERS
+        for ε in BUDGETS
+    }
+    found = Found({}, {}, outcomes)
+    each, _, summed = (
+        claim.answer(found) for claim in CLAIMS if claim.sentence.startswith("The least number of equal")
+    )
+    assert "that were run, at ε = 1, 2.5, 10: none, 86, 30; on everybody's loans: 11, 5, 3." in each.remark
+    assert "of 11 owners at ε = 1: 18.2 and 0.909" in each.remark
+    assert each.numbers == (np.inf,)
+    assert each.elsewhere == (11.0,)
+    assert "at ε = 1, 2.5, 10: 30, 10, 3; on everybody's loans: 3, 3, 3." in summed.remark
+    (less,) = (claim.answer(found) for claim in CLAIMS if "over ψ of the sum, t = 1" in claim.sentence)
+    assert less.numbers == less.elsewhere == pytest.approx((10.0, 10.0))
+    (hospitals,) = (claim.answer(found) for claim in CLAIMS if claim.sentence.startswith("86 hospitals, planned"))
+    assert "copriv data fetch hospital" in hospitals.remark
+
+
+def test_planned_runs_of_sums_are_private_and_of_what_they_say() -> None:
+    cells = _planned(Effort(quick=True))
+    assert len({cell.at["name"] for cell in cells}) == len(cells) == 36
+    for cell in cells:
+        agreement = cell.trial.agreement
+        t = SEEN[str(cell.at["name"]).split(", ", 1)[1]]
+        assert (agreement.colluding if agreement.summed else None) == t
+        assert cell.trial.mechanism == "planned"
+        assert agreement.data.heterogeneity == 0.0
+        assert not agreement.model.gradient_bound_assumed
 
 
 def grid(identity: str, mechanism: str, power: float):  # type: ignore[no-untyped-def]

@@ -133,6 +133,48 @@ def test_a_forecast_of_a_sum_is_exact_where_it_is_without() -> None:
     assert with_sum == pytest.approx(seen / 5.0, rel=1e-4), "N - t times less"
 
 
+def test_a_forecast_of_single_answers_says_what_their_sum_would_cost() -> None:
+    """As the forecast of the same terms with the sum finds, and at a budget as much smaller as the noise allows."""
+    seen = planned(aggregation="each", communication="synchronous")
+    found = copriv.forecast(seen, public=public(), runs=32, preconditioner=False)
+    summed_terms = seen.replace(agreement={"aggregation": "sum"})
+    itself = copriv.forecast(summed_terms, public=public(), runs=32, preconditioner=False)
+    assert itself.with_sum is None
+    with_sum = found.with_sum
+    assert with_sum is not None
+    assert with_sum.assessment.agreement.summed
+    assert with_sum.assessment.agreement.colluding == 1
+    assert with_sum.together < found.together
+    assert with_sum.together == pytest.approx(itself.together)
+    assert with_sum.break_even_epsilon is not None
+    assert with_sum.break_even_epsilon_each is not None
+    ratio = with_sum.break_even_epsilon_each / with_sum.break_even_epsilon
+    assert ratio == pytest.approx(5**0.5, rel=0.01), "N - t times less of the noise's variance"
+
+
+def test_a_sum_that_costs_more_is_not_said_to_pay_sooner() -> None:
+    """Statistics are no sum, and may cost less than gradients whose sum is seen."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(300, 2))
+    data = (X, X @ np.array([2.0, -1.0]) + 0.05 * rng.normal(size=300))
+    terms = planned(aggregation="each", goal="common").replace(owner={"epsilon": 3.0, "records": 2000})
+    found = copriv.forecast(terms, public=data, runs=32, preconditioner=False, public_start=False)
+    assert found.with_sum is not None
+    assert found.recommended.agreement.one_answer
+    assert found.with_sum.together > found.together
+    least, each = found.with_sum.break_even_epsilon, found.with_sum.break_even_epsilon_each
+    assert each is not None
+    assert least is not None
+    assert least > each
+
+
+@pytest.mark.parametrize("terms", [{"communication": "asynchronous"}, {"robust": 1, "communication": "synchronous"}])
+def test_terms_that_allow_no_sum_are_not_compared_with_one(terms: dict) -> None:
+    seen = planned(aggregation="each", **terms)
+    found = plan(copriv.Problem.forecasting(seen, public()), runs=6, preconditioner=False, public_start=False)
+    assert found.with_sum is None
+
+
 def test_a_whole_forecast_of_a_sum_has_a_number_for_every_owner() -> None:
     """Also for coalitions of as few owners as may collude; the papers' bounds are for single answers."""
     agreement = planned(rule="S2", iterate="last", step=0.5, horizon=4).replace(model={"gradient_bound": 2.0})

@@ -7,6 +7,7 @@ import pytest
 
 from copriv.estimators import PrivateClassifier, PrivateRegressor, SharedLedger
 from copriv.estimators.declared import Measured, measuring, terms, without_data
+from copriv.losses import Squared
 from copriv.mechanisms.lengths import BINS, Histograms, shares
 from copriv.model.records import Records
 
@@ -24,7 +25,7 @@ def test_each_row_is_in_one_bin_of_each_histogram(intercept: bool) -> None:
     x = np.column_stack([0.6 * np.array(lengths), 0.8 * np.array(lengths), np.ones(len(lengths))])
     x = x if intercept else x[:, :2]
     y = [3.0, -0.6, 0.5, -0.5, 0.25, 0.2, 0.0, 0.0, 1e-300]
-    found = Histograms(4.0, intercept, True).of(Records.of(x, y)) * len(lengths)
+    found = Histograms(4.0, intercept, True).of(Squared(), Records.of(x, y), np.zeros(x.shape[1])) * len(lengths)
     np.testing.assert_allclose(found[:BINS], [3, 1, 2, 0, 0, 0, 0, 0, 3], atol=1e-12)
     np.testing.assert_allclose(found[BINS:], [2, 2, 2, 0, 0, 0, 0, 0, 3], atol=1e-12)
 

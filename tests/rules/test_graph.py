@@ -11,7 +11,7 @@ from copriv.display.forecast import notes
 from copriv.display.simulation import details
 from copriv.errors import AgreementError, UsageError
 from copriv.exact.on_graph import OwnersOnGraph, on_graph
-from copriv.forecast import forecast
+from copriv.forecast import assessment, forecast
 from copriv.forecast.what_if import without
 from copriv.model.objective import Quadratic, Regularizer
 from copriv.model.records import Records
@@ -83,6 +83,49 @@ def test_the_spectral_gap_of_a_ring_is_the_textbooks():
     assert ring.spectral_gap == pytest.approx((2 - 2 * np.cos(np.pi / 4)) / 3, rel=1e-12)
     thrice = Graph.of(agreed(8, graph="ring", mixing=3))
     assert 1 - thrice.spectral_gap == pytest.approx((1 - ring.spectral_gap) ** 3, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_planned_mixing_lets_no_noise_count_more_than_a_twentieth_above_the_central_learners(name):
+    """Metropolis or constant weights by trial over a grid of constants, and the fewest exchanges by matrix powers."""
+    N, graph = 9, Graph.of(agreed(9, graph=name, mixing="auto"))
+    adjacent, metropolis = graph.adjacent, Graph.of(agreed(9, graph=name))
+    one = np.eye(N) - (np.diag(adjacent.sum(axis=1)) - 1.0 * adjacent) * (graph.edge_weight or 0.0)
+    one = one if graph.edge_weight else metropolis.weights
+    np.testing.assert_allclose(graph.weights, np.linalg.matrix_power(one, graph.exchanges), atol=1e-12)
+    np.testing.assert_allclose(one.sum(axis=0), 1.0, atol=1e-12)
+
+    def noise(exchanges):
+        return N * np.diag(np.linalg.matrix_power(one, 2 * exchanges)).max()
+
+    assert noise(graph.exchanges) <= 1.05
+    assert graph.exchanges == 1 or noise(graph.exchanges - 1) > 1.05
+
+    def gap(weights):
+        return 1.0 - np.sort(np.abs(np.linalg.eigvalsh(weights)))[-2]
+
+    laplacian = np.diag(adjacent.sum(axis=1)) - 1.0 * adjacent
+    constants = max(gap(np.eye(N) - a * laplacian) for a in np.linspace(0.0, 1.0, 2001))
+    assert gap(one) >= max(constants, metropolis.spectral_gap) - 1e-9
+    assert gap(one) == pytest.approx(max(constants, metropolis.spectral_gap), abs=2e-3)
+
+
+@pytest.mark.parametrize("tracking", [None, True])
+def test_with_planned_mixing_the_exact_cost_of_noise_is_near_the_central_learners(tracking):
+    """From the optimum, so that all of ψ is noise, for each graph; with one exchange it is more on a ring."""
+    (X, y), N = (tables(1, records=360)[0], 9)
+    data = [(X, y)] * N
+    central = agreed(N, {"theta_max": 50.0}, 360, rule="S2", step=0.2, iterate="last", horizon=12)
+    central = central.replace(owner=[{"name": f"o{i}", "records": 360, "epsilon": 1e4} for i in range(N)])
+    start = tuple(Problem.of(central, data).optimum.theta)
+    cost = {}
+    for name, mixing in ((None, None), ("ring", None), *((name, "auto") for name in NAMES)):
+        graph = {"graph": name, "mixing": mixing, "tracking": tracking if name else None, "start": start}
+        problem = Problem.of(central.replace(agreement=graph), data)
+        cost[name, mixing] = assessment._exact_mean(problem)[-1]
+    assert cost["ring", None] > 1.05 * cost[None, None]
+    for name in NAMES:
+        assert 0.999 < cost[name, "auto"] / cost[None, None] < (1.05 if not tracking else 1.15)
 
 
 def test_a_random_graph_follows_from_the_seed_and_has_at_most_four_neighbours():

@@ -3,8 +3,10 @@
 import json
 from itertools import combinations
 from math import comb
+from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from scipy.optimize import minimize
 from scipy.stats import gamma, ks_1samp
@@ -26,6 +28,7 @@ from copriv.simulation import simulate
 from copriv.terms import Terms
 
 OWNERS = 20
+PUBLISHED = Path(__file__).parents[3] / "shared" / "data" / "published"
 
 
 def agreed(owners=OWNERS, model=None, owner=None, **terms):
@@ -226,14 +229,15 @@ def cancer():
     return reduced(X), 2.0 * y - 1.0, "logistic"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("table", [lending, diabetes, cancer])
-def test_a_fifth_of_the_owners_lies(table):
-    """ε = 1, dealt alike, planned terms: at most 1.5 times the honest owners' own excess, and 1.2 times where nobody lies.
+def on_the_page(attack):
+    """The largest factor that docs/explanation/lying-owners.md gives for an attack."""
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "lying-owners.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| {attack} |")]
+    return float(row.split("|")[3])
 
-    Liars who know every honest answer, and the least noise with which theirs are no copies, reach more: at most 2.5 times.
-    """
-    X, y, loss = table()
+
+def dealt_alike(X, y, loss):
+    """20 owners of 400 of these rows each, under terms that are planned from 2,000 others, at ε = 1."""
     rng = np.random.default_rng(1)
     data = [(X[i], y[i]) for i in (rng.integers(len(y), size=400) for _ in range(OWNERS))]
     public = rng.integers(len(y), size=2000)
@@ -242,13 +246,42 @@ def test_a_fifth_of_the_owners_lies(table):
         rule="auto", communication="synchronous", horizon=30, answers=None, step="auto",
     ).replace(data={"feature_bound": 1.0})  # fmt: skip
     problem = Problem.forecasting(still_open, (X[public], y[public]))
-    attacked = Context(plan(problem, public_start=False, runs=16, one_answer=False).agreement, data)
+    return Context(plan(problem, public_start=False, runs=16, one_answer=False).agreement, data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table", [lending, diabetes, cancer])
+def test_a_fifth_of_the_owners_lies(table):
+    """ε = 1, dealt alike, planned terms: at most 1.5 times the honest owners' own excess, and 1.2 times where nobody lies.
+
+    Liars who know every honest answer, and the least noise with which theirs are no copies, reach more: at most 2.5 times.
+    """
+    attacked = dealt_alike(*table())
     honest, (robust, averaged) = attacked.honest_alone(400), attacked.nobody_lies(400)
     assert robust <= 1.2 * averaged
     for name in ATTACKS:
-        assert attacked.attacked(name, 400) <= (2.5 if name in HIDDEN else 1.5) * honest, name
+        times, said = (
+            attacked.attacked(name, 400) / honest,
+            on_the_page("lies in noise" if name in HIDDEN else name.split(",")[0]),
+        )
+        assert times <= min(2.5 if name in HIDDEN else 1.5, said + 0.2), name
     attacked.all = attacked.all.under(attacked.all.terms.replace(agreement={"robust": 1}))
     assert attacked.attacked("scaled", 400) > 2.5 * honest  # more owners lie than is agreed
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PUBLISHED.exists(), reason="the published tables are not here")
+@pytest.mark.parametrize("table", ["airfoil", "autompg", "bike", "concrete", "parkinsons", "protein"])
+def test_on_tables_that_the_filter_was_not_made_on(table):
+    """None of its constants was chosen on these; 1.5 does not hold on each of them, 2.5 does (`pytest -s` prints all)."""
+    numbers = [column.to_numpy() for column in pq.read_table(PUBLISHED / f"{table}.parquet").columns]
+    X, y = np.column_stack(numbers[:-1]).astype(float), np.asarray(numbers[-1], dtype=float)
+    attacked = dealt_alike(reduced(X), 2.0 * (y - y.min()) / np.ptp(y) - 1.0, "squared")
+    honest, (robust, averaged) = attacked.honest_alone(400), attacked.nobody_lies(400)
+    times = {name: attacked.attacked(name, 400) / honest for name in ATTACKS}
+    print(table, f"nobody lies {robust / averaged:.2f}", {name: round(each, 2) for name, each in times.items()})
+    assert robust <= 1.2 * averaged
+    assert max(times.values()) <= 2.5
 
 
 def test_what_cannot_be_robust_is_refused():

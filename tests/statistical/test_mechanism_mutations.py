@@ -15,7 +15,7 @@ import copriv.mechanisms as mechanisms
 import copriv.owner
 import copriv.privacy.approximate as approximate
 from copriv.mechanisms import gradients, mechanism, moments, objective_noise, objective_solver, pilot, statistics
-from copriv.mechanisms.lengths import BINS, Histograms, LengthsAnswer
+from copriv.mechanisms.lengths import BINS, Histograms
 from copriv.mechanisms.moments import BoundedMoments, MomentsAnswer
 from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation
 from copriv.mechanisms.pilot import PilotNumbers
@@ -115,7 +115,7 @@ def sensitivity_of_a_record_added_not_replaced(patch: Patch) -> None:
     patch.setattr(gradients, "mean_sensitivity", lambda bound, units: bound / units)
 
 
-@mutation(("statistics", "pilot"), "noise")
+@mutation(("statistics", "pilot", "lengths"), "noise")
 def statistics_of_a_record_added_not_replaced(patch: Patch) -> None:
     patch.setattr(
         StatisticsAnswer,
@@ -309,26 +309,16 @@ def rows_count_where_persons_should_in_moments(patch: Patch) -> None:
 
 
 @mutation(("lengths",), "noise")
-def lengths_of_a_record_added_not_replaced(patch: Patch) -> None:
-    patch.setattr(
-        LengthsAnswer, "_noise",
-        property(lambda self: LaplaceAnswer(1.0 / self.units, self.epsilon, BINS * self.histograms.number)),
-    )  # fmt: skip
-
-
-@mutation(("lengths",), "noise")
 def two_histograms_for_the_price_of_one(patch: Patch) -> None:
-    patch.setattr(
-        LengthsAnswer, "answer", lambda self, loss, records, theta: self._noise.release(self.histograms.of(records))
-    )
+    patch.setattr(Histograms, "unit", property(lambda self: np.ones(BINS * self.number)))
 
 
 @mutation(("lengths",), "sensitivity")
 def a_long_row_stands_in_every_bin_that_it_reaches(patch: Patch) -> None:
     right = Histograms.of
 
-    def of(self, records):
-        return np.concatenate([np.cumsum(one[::-1])[::-1] for one in np.split(right(self, records), 2)])
+    def of(self, loss, records, theta):
+        return np.concatenate([np.cumsum(one[::-1])[::-1] for one in np.split(right(self, loss, records, theta), 2)])
 
     patch.setattr(Histograms, "of", of)
 
@@ -337,9 +327,9 @@ def a_long_row_stands_in_every_bin_that_it_reaches(patch: Patch) -> None:
 def rows_count_where_persons_should_in_lengths(patch: Patch) -> None:
     right = Histograms.of
 
-    def of(self, records):
+    def of(self, loss, records, theta):
         alike = Records(records.features, records.target, np.ones(len(records)))
-        return right(self, alike) * len(records) / records.units
+        return right(self, loss, alike, theta) * len(records) / records.units
 
     patch.setattr(Histograms, "of", of)
 

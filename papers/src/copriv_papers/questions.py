@@ -22,7 +22,10 @@ class Question:
 
 
 _GRAPH = "`graph`: each owner has a model and mixes those of neighbours; simulated, forecast, and run over a network by relay."
-_MARKET = "What joining is worth to each owner, Shapley values and break-even budgets are forecast; nobody is paid."
+_MARKET = (
+    "`copriv market`: by what owners state, who joins, at which ε, and who pays whom, under four mechanisms; "
+    "one bears lies."
+)
 _LIARS = (
     "`robust`: owners that lie are borne by S1 and S2, and missing noise is found out; not by A1, A2 or one answer."
 )
@@ -36,8 +39,8 @@ QUESTIONS: tuple[Question, ...] = (
              "`copriv own-learners`, `copriv owner learn`: from one private answer of each.", "reference/command-line.md"),
     Question("S, §V", "Multiple learners over an arbitrary connected communication network.", "built", _GRAPH,
              "explanation/owners-on-a-graph.md"),
-    Question("S, §V", "A data market: learners compensate owners for larger budgets.", "built in part", _MARKET,
-             "explanation/cost-of-privacy.md"),
+    Question("S, §V", "A data market: learners compensate owners for larger budgets.", "built", _MARKET,
+             "explanation/data-market.md"),
     Question("S, §V", "Asynchronous updates by a subset of the owners.", "built", "Rules A1 and A2.", "explanation/rules.md"),
     Question("S, §V", "More general adversaries than curious-but-honest ones.", "built in part", _LIARS,
              "explanation/lying-owners.md"),
@@ -53,7 +56,7 @@ QUESTIONS: tuple[Question, ...] = (
              "Forecast for owners that differ, and measured on real tables.", "reference/unlike-owners.md"),
     Question("A, §VI", "Multiple learners on arbitrary connected graphs.", "built", _GRAPH,
              "explanation/owners-on-a-graph.md"),
-    Question("A, §VI", "Behaviour in a data market, and compensation for larger budgets.", "built in part", _MARKET,
-             "explanation/cost-of-privacy.md"),
+    Question("A, §VI", "Behaviour in a data market, and compensation for larger budgets.", "built", _MARKET,
+             "explanation/data-market.md"),
     Question("A, §VI", "More sophisticated adversaries.", "built in part", _LIARS, "explanation/lying-owners.md"),
 )  # fmt: skip

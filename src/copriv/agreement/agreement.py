@@ -10,6 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +24,7 @@ from copriv.agreement.sums import check_sums
 from copriv.errors import AgreementError
 from copriv.formatting.cards import Card, Columns, Framed, Shown, Table, in_short
 from copriv.formatting.numbers import counted
-from copriv.formatting.sanitize import reason
+from copriv.formatting.sanitize import printable, reason
 from copriv.mechanisms import Mechanism
 from copriv.rules.graph import Graph
 from copriv.terms import AgreedTerms, OwnerTerms
@@ -68,7 +69,7 @@ class Agreement(Shown, Framed, AgreedTerms):
                     f'"auto", or leave {key} out'
                 )
         self.mechanism.check(self)
-        check_sums(self, self.mechanism, () if self.agreement.rule == "auto" else self.members)
+        check_sums(self, self.mechanism, self.members if self.summed and self.agreement.rule != "auto" else ())
         if self.agreement.graph is not None:
             Graph.of(self)
         if self.has_pilot:
@@ -137,6 +138,13 @@ class Agreement(Shown, Framed, AgreedTerms):
             document["agreement"]["answers"] = self.answers - self.attempts
         document["owner"] = [{k: v for k, v in owner.items() if k != "floor"} for owner in document["owner"]]
         return Agreement.of(document)
+
+    def in_sums(self) -> "Agreement | None":
+        """These terms if only the sum of answers were seen; None where it is already, or there can be no such sum."""
+        if not self.summed:
+            with suppress(AgreementError):
+                return self.replace(agreement={"aggregation": "sum"})
+        return None
 
     def central(self) -> "Agreement":
         """These terms with one learner that all owners answer, in place of a graph; the same object where there is none."""
@@ -247,6 +255,13 @@ class Agreement(Shown, Framed, AgreedTerms):
         return WORTHWHILE if self.agreement.worthwhile is None else self.agreement.worthwhile
 
     @property
+    def error_in_words(self) -> str:
+        """Name of the prediction error, with its unit where the loss is squared, such as "mean squared error in rate²"."""
+        if self.model.loss != losses.Squared.name:
+            return f"mean {self.model.loss} loss"
+        return "mean squared error" + (f" in {printable(self.data.target, 20)}²" if self.data.target else "")
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256 of the canonical JSON (sorted keys, shortest exact numbers), which every message and ledger line contains."""
         canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -288,11 +303,12 @@ class Agreement(Shown, Framed, AgreedTerms):
         if together:
             return (tuple(range(self.n_owners)),)
         groups: dict[object, list[int]] = {}
-        ungrouped = [i for i, owner in enumerate(self.owner) if not owner.group]
+        named = [table.group for table in self.owner_tables for _ in range(table.number)]
+        ungrouped = [i for i, group in enumerate(named) if not group]
         number = -(-len(ungrouped) // (size if isinstance(size, int) else 1))  # sizes differ by one at most
         group_of = {i: k * number // len(ungrouped) for k, i in enumerate(ungrouped)}
-        for i, owner in enumerate(self.owner):
-            groups.setdefault(owner.group or group_of[i], []).append(i)
+        for i, group in enumerate(named):
+            groups.setdefault(group or group_of[i], []).append(i)
         return tuple(map(tuple, groups.values()))
 
     def aggregation(self, group: Sequence[int]) -> rules.Aggregation:

@@ -4,8 +4,9 @@ Owners of one kind (the same terms except for the name) are bundled. With w_i an
 a bundle answers as one owner of weight W = Σ w_i whose noise has the scale √(Σ w_i² b_i²)/W. Where all answer at one θ
 (rounds), mean and covariance of the sum of answers are exactly those of its owners, and its distribution is nearly the same
 by the central limit theorem. Where owners answer in turns, m answers of each of K bundles stand for m answers of each of N
-owners, and a step is N/K times as long. A group of owners that answer together is bundled as one owner with the noise of all
-its members. Noise that owners share in a sum becomes independent noise of the same variance.
+owners, and a step is N/K times as long: K follows from how long it may be (`enough_bundles`). A group of owners that answer
+together is bundled as one owner with the noise of all its members. Noise that owners share in a sum becomes independent noise
+of the same variance.
 """
 
 from dataclasses import dataclass
@@ -68,8 +69,7 @@ def agreed_rule(
     Raises AgreementError for terms that are still "auto", InvalidInput for a rule that cannot be run with these terms.
     """
     terms, model = agreement.agreement, agreement.model
-    matrix = None if terms.preconditioner is None else np.array(terms.preconditioner)
-    descent = Descent(Regularizer(model.regularization), FeasibleSet(model.theta_max), matrix)
+    descent = Descent(Regularizer(model.regularization), FeasibleSet(model.theta_max), agreement.preconditioner)
     mechanism = agreement.mechanism
     if isinstance(mechanism, OneAnswer):
         return mechanism.rule(agreement, descent, participants.weights, n_parameters, feature_bound)
@@ -84,6 +84,10 @@ def agreed_rule(
 
 MOST = 32
 """Most owners that are simulated one by one; more owners are bundled, into about so many bundles."""
+
+
+MANY = 256
+"""Bundles of owners that answer in turns and of which no few kinds exist; with as few as MOST, steps would be too long."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,34 +108,48 @@ class Bundles:
         return np.bincount(self.of_owner, weights=values, minlength=self.number).astype(np.float64)
 
 
-def bundles_of(agreement: Agreement) -> Bundles:
-    """Assign owners to bundles: each to its own up to MOST owners, otherwise MOST bundles in proportion to the kinds' sizes.
+def enough_bundles(agreement: Agreement, smoothness: float, most_moved: float = 0.1) -> int:
+    """Number of bundles K for which one answer's step moves the gradient by a small part of itself, at most N.
 
-    Every kind has at least one bundle. With more kinds than MOST, owners with similar noise are bundled together.
+    smoothness: λ of the fitness, in the agreed metric. most_moved: bound on (N/K)·step·λ. Measured on 300 owners in turns,
+    ψ of bundles is 1.07 times that of all owners at .2, 1.5 times at .6 and 4.6 times at 6.
     """
-    return _bundled(agreement.owner_tables)
+    terms, N = agreement.agreement, agreement.n_participants
+    if agreement.synchronous or terms.window * MOST >= N:  # a window of bundles moves θ as far as one of owners
+        return MOST
+    return int(np.ceil(np.clip(N * agreement.step * smoothness / most_moved, MOST, N)))
+
+
+def bundles_of(agreement: Agreement, most: int = MOST) -> Bundles:
+    """Assign owners to bundles: each to its own up to `most` owners, otherwise `most` in proportion to the kinds' sizes.
+
+    Every kind has at least one bundle. With more kinds than `most`, owners with similar noise are bundled together.
+    """
+    return _bundled(agreement.owner_tables, most)
 
 
 @lru_cache(maxsize=64)
-def _bundled(tables: tuple[OwnerTerms, ...]) -> Bundles:
+def _bundled(tables: tuple[OwnerTerms, ...], most: int) -> Bundles:
     counts = np.array([table.number for table in tables], dtype=np.int64)
     N = int(counts.sum())
-    if N <= MOST:
+    if most >= N:
         return Bundles(np.arange(N), True)
     kind = numbered([kind_of_owner(table) for table in tables])
     precision: Array = np.array([t.records * t.epsilon / t.overlap for t in tables])
-    return Bundles(*_assigned(np.repeat(kind, counts), precision.repeat(counts)))
+    return Bundles(*_assigned(np.repeat(kind, counts), precision.repeat(counts), most))
 
 
-def _assigned(kind: Int[np.ndarray, " participants"], precision: Float[Array, " participants"]) -> tuple[Any, bool]:
-    """Assign participants to bundles: by kind (True), or by noise where there are more kinds than MOST (False)."""
+def _assigned(
+    kind: Int[np.ndarray, " participants"], precision: Float[Array, " participants"], most: int
+) -> tuple[Any, bool]:
+    """Assign participants to bundles: by kind (True), or by noise where there are more kinds than `most` (False)."""
     N = len(kind)
     bundle = np.empty(N, dtype=np.int64)
-    if kind.max() >= MOST:
-        bundle[np.argsort(precision, kind="stable")] = np.arange(N) * MOST // N
+    if kind.max() >= most:
+        bundle[np.argsort(precision, kind="stable")] = np.arange(N) * most // N
         return bundle, False
     sizes = np.bincount(kind)
-    number = np.clip(np.round(MOST * sizes / N).astype(np.int64), 1, sizes)
+    number = np.clip(np.round(most * sizes / N).astype(np.int64), 1, sizes)
     first = np.concatenate([[0], np.cumsum(number)[:-1]])
     for k, size in enumerate(sizes):
         bundle[np.flatnonzero(kind == k)] = first[k] + np.arange(size) * number[k] // size
@@ -139,15 +157,15 @@ def _assigned(kind: Int[np.ndarray, " participants"], precision: Float[Array, " 
 
 
 @lru_cache(maxsize=16)
-def bundled_participants(agreement: Agreement) -> Bundles:
+def bundled_participants(agreement: Agreement, most: int = MOST) -> Bundles:
     """Bundles of participants (owners, or groups that answer together), as `bundles_of` makes them of owners."""
     if agreement.synchronous or agreement.n_participants == agreement.n_owners:
-        return bundles_of(agreement)
+        return bundles_of(agreement, most)
     members = Participants.of(agreement).members
     participant = np.empty(agreement.n_owners, dtype=np.int64)
     for j, group in enumerate(members):
         participant[list(group)] = j
-    if len(members) <= MOST:
+    if len(members) <= most:
         return Bundles(participant, True)
     kinds = numbered([kind_of_owner(table)[:-1] for table in agreement.owner_tables])
     kind_of_each = np.repeat(kinds, agreement.counts)
@@ -156,7 +174,7 @@ def bundled_participants(agreement: Agreement) -> Bundles:
     for group in members:
         which, counts = np.unique(kind_of_each[list(group)], return_counts=True)
         kinds_of_groups.append((*which.tolist(), *counts.tolist()))
-    bundle, alike = _assigned(numbered(kinds_of_groups), -noise)
+    bundle, alike = _assigned(numbered(kinds_of_groups), -noise, most)
     return Bundles(bundle[participant], alike)
 
 
@@ -181,22 +199,26 @@ def kind_of_owner(table: OwnerTerms) -> Any:
 
 
 @lru_cache(maxsize=16)
-def as_few(agreement: Agreement) -> Agreement:
-    """Replace the owners of an agreement by bundles; the same agreement where owners are few, or cannot be bundled.
+def as_few(agreement: Agreement, most: int = MOST) -> Agreement:
+    """Replace the owners of an agreement by about `most` bundles; the same agreement where they are few, or cannot be bundled.
 
-    They cannot where a run ends before all answers are given (it is then short), and where owners of one bundle differ and
-    answer in turns. For simulations only: nobody signs the result.
+    They cannot under a rule that is not `bundled`, where a run ends before all answers are given (it is then short), and where
+    at most MANY owners, or groups, answer in turns and those of one bundle differ. For simulations only: nobody signs the
+    result.
     """
     mechanism, terms = agreement.mechanism, agreement.agreement
     if agreement.n_owners <= MOST or not isinstance(mechanism, GradientNoise):
         return agreement
-    if terms.robust is not None or terms.graph is not None:
+    if terms.robust is not None or terms.graph is not None or not named(terms.rule).bundled:
         return agreement
-    bundles, pure = bundled_participants(agreement), mechanism.guarantee is Guarantee.PURE
+    bundles, pure = bundled_participants(agreement, most), mechanism.guarantee is Guarantee.PURE
     N, few = agreement.n_owners if agreement.synchronous else agreement.n_participants, bundles.number
     together = agreement.synchronous or (terms.window > 1 and terms.schedule == "rounds")
     whole = agreement.synchronous or agreement.answers * N <= terms.horizon
-    if not whole or (not bundles.alike and not together):
+    if not (bundles.alike or together) and agreement.n_owners == N:
+        bundles = _bundled(agreement.owner_tables, max(MANY, most))
+        few = bundles.number
+    if not whole or few == agreement.n_owners or not (bundles.alike or together or few >= MANY):
         return agreement
     w = agreement.weights
     weight = bundles.total(w)

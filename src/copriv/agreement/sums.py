@@ -8,7 +8,7 @@ from copriv.terms import AgreedTerms
 def check_sums(agreed: AgreedTerms, mechanism: Mechanism, members: tuple[tuple[int, ...], ...]) -> None:
     """Raise AgreementError, naming the field, for sums that cannot be kept, and for their keys without sums.
 
-    members: owners of each participant, by their indices; empty where the rule is still to be planned.
+    members: owners of each participant, by their indices, where sums are seen; empty where the rule is still to be planned.
     """
     terms, t, N = agreed.agreement, agreed.colluding, agreed.n_owners
     if not agreed.summed:

@@ -236,10 +236,7 @@ class Category(Column, Shown):
         return np.asarray(values[:, None] == np.arange(K), dtype=np.float64)
 
 
-TRUTHS = {
-    **dict.fromkeys(("false", "no", "n", "f", "0"), 0.0),
-    **dict.fromkeys(("true", "yes", "y", "t", "1"), 1.0),
-}
+TRUTHS = {**dict.fromkeys(("false", "no", "n", "f", "0"), 0.0), **dict.fromkeys(("true", "yes", "y", "t", "1"), 1.0)}
 """Usual texts for false and true, in lower case, and the feature of each."""
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from copriv.data.tables import check_names
+from copriv.data.tables import check_names, refuse_address
 from copriv.errors import CoprivError, DataError
 from copriv.formatting.sanitize import printable
 
@@ -31,13 +31,10 @@ def is_sql(source: str) -> bool:
 
     Raises DataError for the address of anything else; it may hold a password, so only its scheme is repeated.
     """
-    scheme, address, _ = source.partition("://")
-    if address and scheme.isalnum() and not source.startswith(SCHEMES):
-        raise DataError(
-            f"{printable(scheme, 40)}://: copriv reads duckdb:FILE and postgresql://… with a query, and files; save the rows "
-            "as a .csv or .parquet file, and give its path"
-        )
-    return source.startswith(SCHEMES)
+    if source.startswith(SCHEMES):
+        return True
+    refuse_address(source)
+    return False
 
 
 def read_sql(address: str, query: str, columns: Sequence[str] | None = None, own_order: bool = False) -> pa.Table:

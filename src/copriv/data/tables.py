@@ -93,6 +93,16 @@ def pieces(path: Path, columns: Sequence[str], rows: int = BLOCK) -> Iterator[pa
                     yield pa.Table.from_batches([batch])
 
 
+def refuse_address(source: str) -> None:
+    """Raise DataError for an address in place of a path; it may hold a password, so only its scheme is repeated."""
+    scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]+(?=:/)", source)
+    if scheme is not None:
+        raise DataError(
+            f"{printable(scheme[0], 40)}://: is no file's path (an owner reads duckdb:FILE and postgresql://… with a query); "
+            "save the rows as a .csv or .parquet file, and give its path"
+        )
+
+
 @contextmanager
 def _readable(path: Path) -> Iterator[Path]:
     """Check a path, and raise every fault in reading its file as a DataError of one line."""
@@ -104,6 +114,7 @@ def _readable(path: Path) -> Iterator[Path]:
     if folder:
         raise DataError(f"{path}: is a folder; give the path of a .csv or .parquet file in it")
     if not file:
+        refuse_address(str(path))
         raise DataError(
             f"{path}: there is no such file; give the path of a .csv or .parquet file, from the folder you are in"
         )

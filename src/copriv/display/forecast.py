@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Sequence
 
 from copriv.display.simulation import disagreement
-from copriv.display.verdict import advice, assumption, names, of_forecast
+from copriv.display.verdict import advice, assumption, names, of_forecast, with_sum
 from copriv.forecast import Assessment, Band, Choice, Forecast, OwnerForecast, Plan
 from copriv.forecast.assessment import AS_AGREED, CostOfGraph, Robustness
 from copriv.forecast.coalition_value import LEAST_EPSILON
@@ -21,7 +21,7 @@ from copriv.formatting.sanitize import printable
 def card(outlook: Forecast) -> Card:
     """Card of a forecast: the verdict, ψ of each possible model, and each owner's gain."""
     title = f"Forecast: {counted(outlook.n_owners, 'owner')}, {outlook.public_rows:,} public rows"
-    said = [f"Note: {warning}." for warning in outlook.warnings]
+    said = [*filter(None, [with_sum(outlook)]), *(f"Note: {warning}." for warning in outlook.warnings)]
     return Card(title, (of_forecast(outlook), costs(outlook), owners(outlook), better_by(outlook), *said))
 
 
@@ -100,6 +100,8 @@ def notes(outlook: Forecast) -> list[str]:
         said.append(_robust(outlook.robustness))
     if outlook.graph is not None:
         said.append(_on_graph(outlook.graph))
+    if outlook.with_sum is not None:
+        said.append(str(with_sum(outlook)))
     if u.source == "not stated" and not u.alike and outlook.n_owners > 1 and outlook.joining.answer != "open":
         said.append("Owners are taken to differ as those of real tables do; alike: heterogeneity = 0.")
     if (

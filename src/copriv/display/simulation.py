@@ -21,9 +21,9 @@ def title(result: Simulation) -> str:
 
 def details(result: Simulation) -> list[str | Table]:
     """List everything: the records, the verdict, ψ at the end, and each owner's results."""
-    own, measured = list[Table](), list[str]()
+    own, measured = list[Table | str](), list[str]()
     if any(owner.own is not None for owner in result.owners):
-        own.append(_own_records(result))
+        own += [_own_records(result), f"Loss on own rows: {result.measured_in}."]
     if result.graph is not None:
         measured.append(_owners_models(result, result.graph))
     if result.durations is not None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from copriv.display import Card, Table
 from copriv.forecast import Forecast, Plan
 from copriv.forecast.at_home import NOT_FOR_RELEASE, VerdictAtHome
+from copriv.forecast.coalition_value import LEAST_EPSILON
 from copriv.forecast.own_learners import OwnLearnersForecast
 from copriv.formatting.numbers import listed, percent, percent_range, plain_number
 from copriv.formatting.sanitize import printable
@@ -147,6 +148,29 @@ def caution(outlook: Forecast) -> str | None:
     return " ".join(said) or None
 
 
+def with_sum(outlook: Forecast) -> str | None:
+    """Say what the cost and the least budget would be if only the sum of answers were seen; None where that is not known."""
+    found = outlook.with_sum
+    if found is None:
+        return None
+    hidden, each = (_pays_from(ε) for ε in (found.break_even_epsilon, found.break_even_epsilon_each))
+    least = f"{hidden}, with or without it" if hidden == each else f"{hidden} with it, and {each} without"
+    reached, seen = percent(found.together), percent(outlook.together)
+    compared = "as without" if reached == seen else f"in place of {seen}"
+    return (
+        f'With aggregation = "sum" (the learner sees the sum of answers alone) the best terms found reach {reached} '
+        f"{compared}. Joining typically pays {least}."
+    )
+
+
+def _pays_from(epsilon: float | None) -> str:
+    if epsilon is None:
+        return "at no budget"
+    if epsilon <= LEAST_EPSILON:
+        return "at any budget"
+    return f"from a budget of {plain_number(epsilon)} for every owner"
+
+
 def assumption(outlook: Forecast) -> str:
     """State the assumption that public rows are a random sample, and where they differ from one."""
     said = ["This holds if the public rows are a random sample of all owners' records."]
@@ -236,11 +260,14 @@ MODELS = {
 
 def at_home(found: VerdictAtHome) -> Iterator[str | Table]:
     """Yield the verdict, a table of the models' errors, and a warning that they are not for release."""
-    yield verdict_at_home(found)
+    if found.on_own is None:
+        yield f"Whether joining pays is open for {printable(found.name, 60)}: {found.reason}."
+    else:
+        yield of_owner(found.name, found.on_own, found.worthwhile)
     if found.errors:
         own = found.errors["own"]
         yield Table.of(
-            ("on new records of your kind", "prediction error (mean loss)", "beside your own model"),
+            ("on new records of your kind", found.measured_in, "beside your own model"),
             [(name, found.errors[model]) for model, name in MODELS.items() if model in found.errors],
             lambda one: (one[0], plain_number(one[1]), "+" * (one[1] > own) + percent(one[1] / own - 1.0)),
             "models",
@@ -250,13 +277,6 @@ def at_home(found: VerdictAtHome) -> Iterator[str | Table]:
         else:
             yield "The common model is the one that is forecast for the recommended terms, typically."
     yield NOT_FOR_RELEASE
-
-
-def verdict_at_home(found: VerdictAtHome) -> str:
-    """Return the verdict as a sentence, in the words of a forecast."""
-    if found.on_own is None:
-        return f"Whether joining pays is open for {printable(found.name, 60)}: {found.reason}."
-    return of_owner(found.name, found.on_own, found.worthwhile)
 
 
 def card_at_home(found: VerdictAtHome) -> Card:

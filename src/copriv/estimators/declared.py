@@ -1,8 +1,9 @@
 """The agreement that an estimator's parameters declare. No private value is used.
 
 The agreement is planned on public rows. Without them each owner answers once, from zero: with a model of its own, fitted to
-a tilted fitness, or with noisy moments. Which of them, whether with δ, how firmly it is tied to 0 and in which unit columns
-stand beside the intercept is chosen by the expected cost over tables such as there are (`copriv.mechanisms.expected`). Ξ
+a tilted fitness, or with noisy moments; of classes these are of the labels. Which of them, whether with δ, how firmly it is
+tied to 0 and in which unit columns stand beside the intercept is chosen by the expected cost over tables such as there are
+(`copriv.mechanisms.expected`). Where no model is expected to be better than a constant, the target's mean is asked for alone. Ξ
 follows from the declared ranges: for classes no gradient is above it; for numbers those of residuals up to half of the
 target's range are not.
 
@@ -13,7 +14,7 @@ them too, by names of its own ("owner.0.epsilon") that whoever calls `fit` never
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from numbers import Real
 from typing import Any, Literal
@@ -26,7 +27,7 @@ from copriv import mechanisms
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, InvalidInput
 from copriv.formatting.sanitize import printable
-from copriv.losses import OfMargin, named
+from copriv.losses import OfMargin, Squared, named
 from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.expected import CONSTANTS, ROUNDED, SCALES, TIGHTER, WITHIN, Declared
 from copriv.mechanisms.lengths import BINS, Lengths, shares
@@ -37,7 +38,7 @@ from copriv.problem import Problem
 from copriv.rules import WITHOUT_WAITING
 from copriv.terms import ModelTerms
 from copriv.terms.values import Budget, NonNegative, Positive
-from copriv.types import Array
+from copriv.types import Array, LinearLoss
 from copriv.validation import positive
 
 
@@ -170,13 +171,16 @@ class Settled:
     agreement: Agreement
     """For columns in [−scale, scale]."""
     scale: float
+    """0: for a constant, the coefficient of one column of ones."""
+    step: float
+    """Factor of the agreement's θ: 1, unless classes are asked for with the squared loss; then that of a Newton step from 0."""
     expected_gap: float
     """What is expected to be left between the best model, 0, and a constant 0, 1 (`copriv.mechanisms.expected`)."""
 
     @property
     def constant_gap(self) -> float:
         """What the best constant is expected to leave: where there is an intercept, less than a constant 0 does."""
-        return 1.0 - float(np.mean(CONSTANTS)) * self.agreement.model.intercept
+        return 1.0 - float(np.mean(CONSTANTS)) * (self.agreement.model.intercept or self.scale == 0)
 
     @property
     def drowned(self) -> bool:
@@ -256,8 +260,8 @@ def _longest(nonzero: int, row_norm: float | None) -> float:
     return float(min(np.sqrt(nonzero), np.inf if row_norm is None else row_norm))
 
 
-def _once(owners: int) -> dict[str, Any]:
-    return {"rule": WITHOUT_WAITING.name, "horizon": owners, "answers": 1, "step": 1.0}
+def _once(owners: int, step: float = 1.0) -> dict[str, Any]:
+    return {"rule": WITHOUT_WAITING.name, "horizon": owners, "answers": 1, "step": step}
 
 
 def without_data(
@@ -284,28 +288,56 @@ def without_data(
     nonzero = nonzero or columns
     longest = _longest(nonzero, row_norm)
     B = min(nonzero, np.sqrt(nonzero) * longest) if data["feature_bound"] == "auto" else data["feature_bound"]
-    found, known = [], measured or Measured()
+    found, known, of_classes = [], measured or Measured(), isinstance(loss, OfMargin)
     scales, tighter = SCALES if model["intercept"] else (1.0,), tighter if data["feature_bound"] == "auto" else (1.0,)
+    one_answer = [each for each in mechanisms.ALL if isinstance(each, OneAnswer)]
+    # Of labels −1 and 1 the squared loss has the moments that a Newton step from 0 takes.
+    ways = [(loss, [each for each in one_answer if each.suits(loss)])]
+    ways += [(Squared(), [each for each in one_answer if each.suits(Squared()) > each.suits(loss)])] * of_classes
     for kept, scale, tightness in product({0.0, float(approximate == {True})}, scales, tighter):
         owners = [{**owner, "delta": owner["delta"] * kept} for owner in wanted["owner"]]
-        declared = Declared(
-            loss=loss, smoothing=ModelTerms.model_fields["smoothing"].default, regularization=model["regularization"],
-            columns=columns, intercept=model["intercept"], feature_bound=float(B * scale * tightness),
-            row_norm=float(min(B, longest) * scale * tightness), tightness=tightness,
-            owners=tuple((owner["records"], owner["epsilon"], owner["delta"]) for owner in owners),
-            measured=() if model["intercept"] else known.rows, size=known.size,
-        )  # fmt: skip
-        for mechanism in mechanisms.ALL:
-            if isinstance(mechanism, OneAnswer) and mechanism.suits(loss):
+        for asked, suited in ways:
+            declared = Declared(
+                loss=asked, smoothing=ModelTerms.model_fields["smoothing"].default, regularization=model["regularization"],
+                columns=columns, intercept=model["intercept"], feature_bound=float(B * scale * tightness),
+                row_norm=float(min(B, longest) * scale * tightness), tightness=tightness,
+                owners=tuple((owner["records"], owner["epsilon"], owner["delta"]) for owner in owners),
+                measured=() if model["intercept"] else known.rows, size=known.size, classes=of_classes,
+            )  # fmt: skip
+            for mechanism in suited:
                 for gap, setting in mechanism.expected(declared):
                     found.append((gap, mechanism.name, setting, declared, owners, scale))
+    if model["intercept"]:
+        # A model from which less is expected than from a constant without noise is not worth its columns.
+        found = [one for one in found if one[0] < 1.0 - np.mean(CONSTANTS)]
+        owners = [{**owner, "delta": 0.0} for owner in wanted["owner"]]
+        kinds = tuple((owner["records"], owner["epsilon"], 0.0) for owner in owners)
+        declared = replace(declared, loss=Squared(), intercept=False, feature_bound=1.0, row_norm=1.0, owners=kinds)
+        for mechanism in one_answer:
+            for gap, setting in mechanism.constant(declared):
+                found.append((gap, mechanism.name, setting, declared, owners, 0.0))
     gap, name, setting, declared, owners, scale = min(found, key=lambda one: one[0])
+    learnt = {"gradient_bound": setting.bound, "loss": declared.loss.name, "intercept": declared.intercept}
     agreement = Agreement.of({
-        **wanted, "agreement": {**wanted["agreement"], **_once(len(owners)), "mechanism": name, **setting.terms},
-        "model": {**model, "gradient_bound": setting.bound},
-        "data": {**data, "feature_bound": declared.feature_bound * ROUNDED}, "owner": owners,
+        **wanted,
+        "agreement": {**wanted["agreement"], **_once(len(owners), setting.steps[0]), "mechanism": name, **setting.terms},
+        "model": model | learnt | ({} if scale else {"theta_max": 1.0}),
+        "data": data | {"feature_bound": declared.feature_bound * ROUNDED} | ({} if scale else {"features": ["constant"]}),
+        "owner": owners,
     })  # fmt: skip
-    return Settled(agreement, float(scale), gap)
+    return Settled(
+        agreement, float(scale), _newton(loss) if of_classes and declared.loss.name != loss.name else 1.0, gap
+    )
+
+
+def _newton(loss: LinearLoss) -> float:
+    """Factor that makes the squared loss's optimum on labels −1 and 1 a Newton step of this loss from 0; 1 where it has none.
+
+    With H the mean of xxᵀ and g that of yx, the squared loss has H⁻¹g and a smooth φ the step −φ′(0)/φ″(0)·H⁻¹g.
+    """
+    if not loss.smooth:
+        return 1.0
+    return float(abs(loss.slope(np.zeros(1), np.ones(1))[0]) / loss.curvature)
 
 
 def enough(

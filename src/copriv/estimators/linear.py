@@ -119,14 +119,14 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 for name, rows in whose.items()
             ],
         )  # fmt: skip
-        stand_in, public_records, scale, gap, lengths, measured = None, None, 1.0, None, None, Measured()
+        stand_in, public_records, scale, step, gap, lengths, measured = None, None, 1.0, 1.0, None, None, Measured()
         fewest, row_norm = min(map(len, whose.values())), None
         if public_X is None:
             row_norm = None if self.row_norm is None else float(np.hypot(length("row_norm", self.row_norm), level))
             with in_the_callers_words(fewest):
                 settled = without_data(wanted, row_norm, nonzero=nonzero)
                 lengths = measuring(wanted, row_norm, nonzero) if share is None else None
-            agreement, scale, gap = settled.agreement, settled.scale, settled.expected_gap
+            agreement, scale, step, gap = settled.agreement, settled.scale, settled.step, settled.expected_gap
             if lengths is None and settled.drowned:
                 _warn_of_noise(settled, enough(wanted, row_norm, None, nonzero), wanted)
         else:
@@ -137,7 +137,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
 
         def problem_of(agreement: Any, scale: float, target: Any) -> Problem:
             with np.errstate(all="ignore"):  # a warning would tell of single rows
-                columns = with_level(scale * x, level)
+                columns = with_level(scale * x, level) if scale else np.ones((len(x), 1))
             parts = [
                 Records.of(columns[rows], target[rows])
                 if share is None
@@ -171,11 +171,8 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 asked, rest, noise = lengths
                 # Terms that owners can keep whatever is measured, so that nothing is spent on a fit that is then refused.
                 settled = without_data(rest, row_norm, nonzero=nonzero)
-                problem, scale, gap = (
-                    problem_of(settled.agreement, settled.scale, target),
-                    settled.scale,
-                    settled.expected_gap,
-                )
+                problem = problem_of(settled.agreement, settled.scale, target)
+                scale, step, gap = settled.scale, settled.step, settled.expected_gap
                 owners_of(problem)
                 found = Measured.of(answered(problem_of(asked, 1.0, target), ledgers[0]), noise)
                 with suppress(AgreementError, InvalidInput):
@@ -184,9 +181,9 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                     sized = problem_of(closest.agreement, closer, np.clip(2.0**found.target * target, -1.0, 1.0))
                     owners_of(sized)
                     settled, measured = closest, found
-                    problem, scale, gap = sized, closer, settled.expected_gap
+                    problem, scale, step, gap = sized, closer, settled.step, settled.expected_gap
                 ledgers.append({name: one.of_the_same_fit() for name, one in ledgers[0].items()})
-            theta = train(problem, ledgers[-1]) / 2.0**measured.target
+            theta = step * train(problem, ledgers[-1]) / 2.0**measured.target
         spent = {
             name: (float(sum(one[name].spent for one in ledgers)), float(sum(one[name].spent_delta for one in ledgers)))
             for name in costs
@@ -197,7 +194,8 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         self._stand_in, self._forecast = stand_in, cast(Any, None)
         self.coef_names_ = self._columns.features
         self._set_model(
-            *ranges.coefficients(scale * theta[: X.shape[1]]), float(theta[-1]) if self.fit_intercept else 0.0
+            *ranges.coefficients(scale * theta[: X.shape[1]] if scale else np.zeros(X.shape[1])),
+            float(theta[-1]) if self.fit_intercept else 0.0,
         )
         if lengths is not None and settled.drowned:  # what was measured says so; the fit is whole
             _warn_of_noise(settled, enough(measured.in_units(rest), row_norm, measured, nonzero), wanted)
@@ -376,8 +374,9 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
 
     Fitted: coef_ (features,), coef_names_ (the column's name, or column=level for each level, in the order of columns),
     intercept_, privacy_spent_ (`PrivacySpent`), agreement_ (`copriv.Agreement`, columns in [−scale_, scale_] and target in
-    [−1, 1]), expected_gap_ (what noise is expected to leave between the best model, 0, and a constant one, 1; None with
-    public rows), forecast_ (`copriv.Forecast`; None without public rows), n_features_in_, feature_names_in_.
+    [−1, 1]; of a constant alone where scale_ is 0), expected_gap_ (what noise is expected to leave between the best model, 0,
+    and a constant one, 1; None with public rows), forecast_ (`copriv.Forecast`; None without public rows), n_features_in_,
+    feature_names_in_.
 
     >>> import numpy as np
     >>> from copriv.estimators import PrivateRegressor
@@ -438,7 +437,8 @@ class PrivateClassifier(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
 
     epsilon, delta, bounds, feature_bound, row_norm, weight_cap, categories, regularization and ledger are as in
     `PrivateRegressor`, and so is what is fitted; coef_ has shape (1, features), intercept_ (1,), and classes_ holds the two
-    labels, sorted.
+    labels, sorted. Without public rows `agreement_` may be of the squared loss on labels −1 and 1: the model is then a Newton
+    step from 0.
 
     >>> import numpy as np
     >>> from copriv.estimators import PrivateClassifier

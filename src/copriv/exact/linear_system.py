@@ -37,12 +37,7 @@ class OwnerKinds:
 
     @classmethod
     def of(
-        cls,
-        records: object,
-        noise_scale: object,
-        counts: object = None,
-        answers: object = None,
-        rates: object = None,
+        cls, records: object, noise_scale: object, counts: object = None, answers: object = None, rates: object = None
     ) -> "OwnerKinds":
         """Check and wrap; `answers` may be one number for all. Raises InvalidInput."""
         n = finite_array("records", records, 1)

@@ -259,6 +259,34 @@ class CostOfGraph:
         return {**vars(self), "times": self.times}
 
 
+@dataclass(frozen=True, eq=False)
+class WithSum:
+    """What it would cost if the learner saw only the sum of the owners' answers (`aggregation = "sum"`)."""
+
+    assessment: Assessment
+    """Of the best terms found, in the worlds of the forecast."""
+    break_even_epsilon: float | None
+    """The least ε, the same for all owners, at which joining typically pays for one of them; None where no ε is enough."""
+    break_even_epsilon_each: float | None
+    """The same where each answer is seen."""
+
+    @property
+    def together(self) -> float:
+        """Median ψ over runs and worlds."""
+        return self.assessment.relative_fitness.end["median"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in the JSON contract of a forecast."""
+        terms = self.assessment.agreement
+        return {
+            "colluding": terms.colluding,
+            "relative_fitness": self.assessment.relative_fitness.end,
+            "words": self.assessment.words,
+            "break_even_epsilon": self.break_even_epsilon,
+            "break_even_epsilon_each": self.break_even_epsilon_each,
+        }
+
+
 def relative_error(one: Assessment) -> float:
     """Bootstrap standard error of the median of ψ, relative to that median."""
     median = float(np.median(one.draws))

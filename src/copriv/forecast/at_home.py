@@ -81,6 +81,8 @@ class VerdictAtHome(Shown):
     errors: Mapping[str, float]
     """Median prediction error (mean loss) on new records of this owner: of its "own" model, the "public" one, the "common" one
     and the "personalized" one."""
+    measured_in: str = "mean loss"
+    """Name of the error, with its unit."""
 
     @property
     def verdict(self) -> Answer:
@@ -193,7 +195,7 @@ def owner_verdict(
     joined: dict[Model, Array] = {"common": losses["common"] - 1.0, "personalized": losses["personalized"] - 1.0}
     found = verdict_of(without - 1.0, joined, Asked.of("own", worthwhile, levels))
     errors = {model: float(np.median(loss)) for model, loss in losses.items()}
-    return VerdictAtHome(name, units, after, worthwhile, found, "", errors)
+    return VerdictAtHome(name, units, after, worthwhile, found, "", errors, agreement.error_in_words)
 
 
 def _released(agreement: Agreement, name: str, document: Mapping[str, Any]) -> "_ForecastModel":

@@ -32,6 +32,7 @@ none.
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import comb
 
 import numpy as np
@@ -44,6 +45,8 @@ from copriv.types import Array
 
 EXACT_OWNERS = 12
 """Most owners for whom Shapley values and best subsets are exact, from all 4,096 coalitions."""
+SWAPS = 1_000_000
+"""Most pairs of owners whose exchange is tried at once in the search for the best coalition."""
 LEAST_EPSILON, MOST_EPSILON = 1e-4, 1e4
 """Range in which a break-even ε is searched for; where the lower end is enough, so is any ε."""
 
@@ -136,11 +139,29 @@ class Consortium(Shown):
 
     def _summed(self, members: Float[Array, "*many owners"]) -> Float[Array, "*many"]:
         """ν n_C² of coalitions of which only the sum is seen; very large where all of them could collude."""
-        assert self.colluding is not None
-        asked, N = (self.overlap / self.epsilon) ** 2, members.sum(axis=-1)
-        strictest = np.where(members > 0, asked, 0.0).max(axis=-1)
-        honest = np.maximum(N - self.colluding, 1e-30)
-        return np.asarray(N * (strictest / honest + self.floors))
+        asked = (self.overlap / self.epsilon) ** 2
+        strictest = np.asarray(np.where(members > 0, asked, 0.0).max(axis=-1))
+        return self._noise_of(strictest, np.asarray(members.sum(axis=-1)))
+
+    def _noise_of(self, asked: Float[Array, "*many"], members: float | Array) -> Float[Array, "*many"]:
+        """ν n_C² of coalitions, from Σ (κ_i/ε_i)²; where only the sum is seen, from the largest of these and the members."""
+        if self.colluding is None:
+            return asked
+        return np.asarray(members * (asked / np.maximum(members - self.colluding, 1e-30) + self.floors))
+
+    @property
+    def _joined(self) -> np.ufunc:
+        """How (κ_i/ε_i)² of a coalition's members make the number that its noise follows from."""
+        return np.add if self.colluding is None else np.maximum
+
+    @cached_property
+    def _asked_of_others(self) -> Float[Array, " owners"]:
+        """(κ_i/ε_i)² of all owners but one of each entry, joined."""
+        asked, N, join = (self.overlap / self.epsilon) ** 2, self.number, self._joined
+        several, but_one = (N, N - 1) if self.colluding is None else (N > 0, N > 1)
+        whole = np.concatenate([[0.0], several * asked, [0.0]])
+        before, after = join.accumulate(whole)[:-2], join.accumulate(whole[::-1])[-3::-1]
+        return np.asarray(join(join(before, after), but_one * asked))
 
     @property
     def together_noise(self) -> float:
@@ -258,7 +279,8 @@ class Consortium(Shown):
             k, i = np.unravel_index(int(np.argmin(moved)), moved.shape)
             return np.asarray(members + change[k] * (np.arange(len(members)) == i))
         outside = np.flatnonzero(members < self.number)
-        for i in np.flatnonzero((members > 0) & (len(outside) > 0)):
+        inside = np.flatnonzero(members > 0)
+        for i in inside[: SWAPS // max(len(outside), 1)] if len(outside) else ():
             swapped = self.priced(*(total - each[i] + each[outside] for total, each in zip(now, sums, strict=True)))
             if swapped.min() < enough:
                 members = members.copy()
@@ -271,14 +293,26 @@ class Consortium(Shown):
         """Rise of ψ for the others when each owner leaves; negative where they are better off."""
         if self.number.sum() == 1:
             return np.full(1, np.inf)
-        if self.colluding is not None:
-            return np.array([float(self.cost(self._others(i))) for i in range(len(self.records))]) - self.together()
-        left = self.priced(*(self.number @ sums - sums for sums in self.sums))
-        return np.asarray(left - self.together())
+        return self._without_one() - self.together()
 
-    def _others(self, owner: int) -> Float[Array, " owners"]:
-        """Numbers of owners when one owner of this entry leaves."""
-        return np.asarray(self.number - (np.arange(len(self.records)) == owner))
+    def _without_one(self, factor: float | Array = 1.0) -> Float[Array, " owners"]:
+        """ψ of the others when one owner of each entry leaves, with their ε multiplied by `factor`."""
+        n, squares = (self.number @ each - each for each in (self.records, self.records**2))
+        return self.priced(n, self._noise_of(self._asked_of_others / factor**2, self.number.sum() - 1.0), squares)
+
+    def _with_one_at(self, epsilon: Float[Array, " owners"]) -> Float[Array, " owners"]:
+        """ψ of all owners when one owner of each entry has this ε and all others their own."""
+        asked = self._joined(self._asked_of_others, (self.overlap / epsilon) ** 2)
+        return self._everybody(asked)
+
+    def _with_all_at(self, epsilon: Float[Array, "*many"]) -> Float[Array, "*many"]:
+        """ψ of all owners when each of them has this ε."""
+        several = self.number if self.colluding is None else 1.0
+        return self._everybody(self._joined.reduce(several * self.overlap**2) / epsilon**2)
+
+    def _everybody(self, asked: Float[Array, "*many"]) -> Float[Array, "*many"]:
+        squares = np.full(np.shape(asked), float(self.number @ self.records**2))
+        return self.priced(np.full(np.shape(asked), self.total), self._noise_of(asked, self.number.sum()), squares)
 
     def marginal_values(self) -> tuple[Float[Array, " owners"], Float[Array, " owners"]]:
         """−∂ψ/∂ε_i and −∂ψ/∂n_i: fall of ψ per unit of each owner's ε and per record."""
@@ -295,16 +329,23 @@ class Consortium(Shown):
 
     def break_even(self, owner: int, target: float) -> float | None:
         """The smallest ε of this owner, the others' as agreed, at which ψ is below `target`; None where there is none."""
-        priced = self._priced_with(owner)
-        return smallest(lambda ε: priced(ε) < target, LEAST_EPSILON, MOST_EPSILON)
+        return self.break_evens(np.full(len(self.records), target))[owner]
+
+    def break_evens(self, targets: Float[Array, " owners"]) -> list[float | None]:
+        """`break_even` of each owner, with a target of its own."""
+        return smallest_of_each(lambda ε: self._with_one_at(ε) < targets, len(self.records))
 
     def break_even_for_all(self, owner: int, target: float) -> float | None:
         """The smallest ε of all owners at which ψ is below `target` (A, fig. 6)."""
-        return smallest(lambda ε: self._equal(ε).together() < target, LEAST_EPSILON, MOST_EPSILON)
+        return self.break_evens_for_all(np.full(len(self.records), target))[owner]
+
+    def break_evens_for_all(self, targets: Float[Array, " owners"]) -> list[float | None]:
+        """`break_even_for_all` for each owner's target."""
+        return smallest_of_each(lambda ε: self._with_all_at(ε) < targets, len(self.records))
 
     def epsilon_for(self, target: float) -> float | None:
         """The smallest ε of all owners at which ψ ≤ target; None where there is none."""
-        return smallest(lambda ε: self._equal(ε).together() <= target, 1e-6, 1e6)
+        return smallest(lambda ε: bool(self._with_all_at(np.array([ε]))[0] <= target), 1e-6, 1e6)
 
     def owners_for(self, target: float, records: float, epsilon: float, most: int = 10**6) -> int | None:
         """The smallest number of equal owners of these records and ε with ψ ≤ target; None where `most` are too few."""
@@ -322,13 +363,21 @@ class Consortium(Shown):
 
     def welcome(self, owner: int) -> float | None:
         """The smallest ε of this owner, the others' as agreed, at which the others do not lose by its joining."""
-        without, priced = float(self.cost(self._others(owner))), self._priced_with(owner)
-        return smallest(lambda ε: priced(ε) <= without, LEAST_EPSILON, MOST_EPSILON)  # infinite for a single owner
+        return self.welcomes()[owner]
+
+    def welcomes(self) -> list[float | None]:
+        """`welcome` of each owner."""
+        without = self._without_one()  # infinite for a single owner
+        return smallest_of_each(lambda ε: self._with_one_at(ε) <= without, len(self.records))
 
     def epsilon_in_place_of(self, owner: int) -> float | None:
         """The smallest factor on the others' ε with which they reach ψ of all without this owner."""
-        others, wanted = self._others(owner), self.together()
-        return smallest(lambda t: float(replace(self, epsilon=t * self.epsilon).cost(others)) <= wanted, 1e-4, 1e4)
+        return self.epsilons_in_place()[owner]
+
+    def epsilons_in_place(self) -> list[float | None]:
+        """`epsilon_in_place_of` each owner."""
+        wanted = self.together()
+        return smallest_of_each(lambda t: self._without_one(t) <= wanted, len(self.records))
 
     def joined_by(self, records: float, epsilon: float, overlap: float = 1.0, number: float = 1.0) -> "Consortium":
         """The owners with another entry: `number` owners of these terms."""
@@ -336,25 +385,6 @@ class Consortium(Shown):
             self, records=np.append(self.records, float(records)), epsilon=np.append(self.epsilon, epsilon),
             overlap=np.append(self.overlap, float(overlap)), counts=np.append(self.number, float(number)), without=None,
         )  # fmt: skip
-
-    def _priced_with(self, owner: int) -> Callable[[float], float]:
-        """ψ of all owners as a function of the ε of one owner of this entry."""
-        if self.colluding is not None:
-            return lambda ε: self._with(owner, ε).together()
-        n, share, squares = self.sums
-        others, κ = float(self._others(owner) @ share), float(self.overlap[owner])
-        n, squares = np.asarray(self.number @ n), np.asarray(self.number @ squares)
-        return lambda ε: float(self.priced(n, np.asarray(others + (κ / ε) ** 2), squares))
-
-    def _with(self, owner: int, epsilon: float) -> "Consortium":
-        """The owners with another ε for one owner of this entry."""
-        if self.number[owner] == 1:
-            return replace(self, epsilon=np.where(np.arange(len(self.epsilon)) == owner, epsilon, self.epsilon))
-        others = replace(self, counts=self._others(owner))
-        return others.joined_by(self.records[owner], epsilon, self.overlap[owner])
-
-    def _equal(self, epsilon: float) -> "Consortium":
-        return replace(self, epsilon=np.full_like(self.epsilon, epsilon))
 
 
 def coalitions(N: int) -> Bool[np.ndarray, "many owners"]:
@@ -376,6 +406,18 @@ def smallest(holds: Callable[[float], bool], lowest: float, highest: float) -> f
         else:
             low = middle
     return float(np.exp(high))
+
+
+def smallest_of_each(holds: Callable[[Array], Bool[np.ndarray, " each"]], number: int) -> list[float | None]:
+    """`smallest` of so many conditions at once, from LEAST_EPSILON to MOST_EPSILON; `holds` is given a number for each."""
+    low, high = (np.full(number, np.log(end)) for end in (LEAST_EPSILON, MOST_EPSILON))
+    some, every = (holds(np.full(number, end)) for end in (MOST_EPSILON, LEAST_EPSILON))
+    while (high - low).max() > 1e-3:
+        middle = 0.5 * (low + high)
+        met = holds(np.exp(middle))
+        low, high = np.where(met, low, middle), np.where(met, middle, high)
+    found = np.where(every, LEAST_EPSILON, np.exp(high))
+    return [float(one) if any_at_all else None for one, any_at_all in zip(found, some, strict=True)]
 
 
 def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
@@ -440,7 +482,7 @@ def _by_orders(members: Consortium, samples: int, seed: int) -> tuple[Array, Arr
         step = max(float(np.ptp(span)) / 64, 1e-9)
         has = np.exp(np.round(span / step) * step)
     levels, which = np.unique(has, return_inverse=True)
-    gains = np.empty((max(min(samples, 20_000_000 // N), 100), kinds))
+    gains = np.empty((max(min(samples, 2_000_000 // N), 100), kinds))
     for row in gains:
         order = of[rng.permutation(N)]
         joined = members.priced(*(np.cumsum(each[order]) for each in members.sums))

@@ -26,6 +26,7 @@ from copriv.forecast.assessment import (
     CostOfGraph,
     Robustness,
     Run,
+    WithSum,
     assess,
     quantiles,
     relative_error,
@@ -141,7 +142,7 @@ def forecast_of(
         averaged = settled.replace(agreement={"robust": None, "robust_by": None})
         robustness = Robustness.of(agreed, assessed(averaged, words), (not heterogeneity.alike) * heterogeneity.value)
     report(3, 4)
-    # The plan's choice, the runner-up, and the best choices with and without every promise; each once.
+    # The plan's choice, the runner-up, and the best choices with and without every promise; each once, as the agreed terms are.
     reported = [best.choice, best.runner_up, *chain(*best.trades().values())]
     each = {choice.agreement.fingerprint: choice for choice in reversed(reported) if choice}
     known = {settled.fingerprint: agreed}
@@ -152,25 +153,25 @@ def forecast_of(
     recommended = min(found, key=lambda run: run.insured_cost).assessment
     if agreed.private and agreed.insured_cost <= recommended.insured_cost:
         recommended = agreed
+    hidden = [] if best.with_sum is None else [(best.with_sum.agreement, best.with_sum.describe())]
+    if hidden and (same := recommended.agreement.in_sums()) is not None:
+        hidden.append((same, recommended.words))
+    in_sums = [assess(problem.under(terms), words, runs, seed, worlds) for terms, words in hidden]
     report(4, 4)
 
     records = [table.records for table in problem.terms.owner_tables]
     seen = WithoutJoining.of(sample, records, worlds)
     # The value of owners follows from the noise curve, which is scaled to agree with the runs.
     alike = worlds[0].apart is None
-    members = Consortium.of(
-        problem.terms, sample.information / sample.optimum.value, best.curve, (not alike) * heterogeneity.value
-    )
     pools = [world.pool for world in worlds]
     # ψ of the better possible start of the terms in each world: that of a run whose answers are noise only.
     starts = np.array([world.on_all(problem.start) for world in worlds])
     if public_start and problem.terms.agreement.start is None and np.median(seen.public) <= np.median(starts):
         starts = seen.public
-    members = members.held_to(
-        recommended.relative_fitness.end["median"],
-        np.array([float(np.median(seen.without_joining(i))) for i in range(len(records))]),
-        float(np.median(starts)),
-    )
+    without = np.array([float(np.median(seen.without_joining(i))) for i in range(len(records))])
+    members = Consortium.of(
+        problem.terms, sample.information / sample.optimum.value, best.curve, (not alike) * heterogeneity.value
+    ).held_to(recommended.relative_fitness.end["median"], without, float(np.median(starts)))
     subset = members.best_numbers()
     enough = max(NOTICEABLE, ERRORS * relative_error(recommended))
     if members.cost(subset) > (1.0 - enough) * members.together():
@@ -180,6 +181,15 @@ def forecast_of(
         levels = np.array([world.heterogeneity for world in worlds])
     asked = Asked.of(problem.terms.goal, problem.terms.worthwhile, levels)
     owners = owners_of(problem.terms, members, recommended, seen, subset, starts, asked)
+    with_sum = None
+    if in_sums:
+        least = min(in_sums, key=lambda one: one.relative_fitness.end["mean"])
+        enough_for_one = max(owner.pays_below for owner in owners)
+        hidden_members, ψ = replace(members, colluding=least.agreement.colluding), least.relative_fitness.end["median"]
+        if ψ > members.together():  # what is seen may be an answer that no sum has, such as statistics
+            hidden_members = hidden_members.held_to(ψ, without, float(np.median(starts)))
+        both = (hidden_members, members)
+        with_sum = WithSum(least, *(one.break_even_for_all(0, enough_for_one) for one in both))
     low, high = quantiles(seen.public[:, None])
     public_only = float(np.median(seen.public))
     best = best.advised(
@@ -218,6 +228,7 @@ def forecast_of(
         comparison=Comparison.of(agreed, recommended),
         robustness=robustness,
         graph=graph,
+        with_sum=with_sum,
         problem=problem,
         worlds=worlds,
         kind=kind,

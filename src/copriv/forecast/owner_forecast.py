@@ -38,6 +38,8 @@ class OwnerForecast(Shown):
     """Whether joining pays, on the records that the agreement's goal names; "open" where that is not known."""
     probability: float
     """That it pays by at least what the agreement calls worthwhile."""
+    pays_below: float
+    """ψ of the common model on everybody's records below which joining typically pays, on the records that the goal names."""
     joining_pays: bool | None
     """The verdict as a truth value; None where it is open."""
     close_call: bool
@@ -109,73 +111,92 @@ def owners_of(
     without = members.loss_without()
     weights = members.best_weights()
     shapley, error = shapley_values(members)
-    made, shared = [], {}
-    for i, owner in enumerate(agreement.owner_tables):
-        kind = judged.known and i, owner.records, owner.epsilon, owner.overlap
-        if kind not in shared:  # owners of one size and budget get the same values
-            shared[kind] = _of_kind(i, members, recommended, judged, float(without[i]), starts, asked)
-        made.append(
-            OwnerForecast(
-                name=owner.name,
-                records=owner.records,
-                epsilon=owner.epsilon,
-                together=recommended.relative_fitness.end["median"],
-                marginal_value=float(by_epsilon[i]),
-                marginal_value_of_a_record=float(by_record[i]),
-                loss_to_others=float(without[i]),
-                in_best_subset=bool(subset[i] == owner.number),
-                best_weight=float(weights[i]),
-                shapley=float(shapley[i]),
-                shapley_error=float(error[i]),
-                count=owner.number,
-                number_in_best_subset=round(float(subset[i])),
-                **shared[kind],
-            )
-        )
-    return tuple(made)
-
-
-def _of_kind(
-    i: int,
-    members: Consortium,
-    recommended: Assessment,
-    judged: WithoutJoining,
-    loss_to_others: float,
-    starts: Float[np.ndarray, " worlds"],
-    asked: Asked,
-) -> dict[str, Any]:
-    """The fields of `OwnerForecast` that depend on an owner's size and budget only."""
-    alone, target = judged.alone(i), judged.without_joining(i)
-    usual = float(np.median(target))
-    break_even = members.break_even(i, usual)
-    low, high = quantiles(alone)
-    together = members.together()
-    costs, end = judged.on_own(recommended, i), recommended.relative_fitness.end["median"]
-    on_own, on_all = costs.verdict(asked), judged.verdict_on_all(recommended, i, asked)
-    asked_for = {"own": on_own, "common": on_all}[asked.goal]
+    tables, models = agreement.owner_tables, {}
+    of, all_sizes = [], len(agreement.owner_tables) <= ALL_SIZES
+    for i, owner in enumerate(tables):
+        kind = i if judged.known else owner.records if all_sizes else round(100.0 * np.log(owner.records))
+        if kind not in models:  # what an owner has without joining depends on its size alone
+            models[kind] = _Models.of(judged, recommended, i, asked)
+        of.append(models[kind])
+    usual = np.array([one.usual for one in of])
+    break_even = members.break_evens(usual)
     # Where the alternatives to joining cost more, a smaller ε is enough, although the start of the terms costs more as well.
     easy, hard = (
-        members.beginning_at(float(np.quantile(starts, q))).break_even(i, float(np.quantile(target, q)))
-        for q in (0.95, 0.05)
+        members.beginning_at(float(np.quantile(starts, q))).break_evens(np.array([one.target[end] for one in of]))
+        for q, end in ((0.95, 1), (0.05, 0))
     )
-    return {
-        "verdict": asked_for.answer,
-        "probability": asked_for.probability,
-        "joining_pays": {"yes": True, "no": False, "open": None}[asked_for.answer],
-        "close_call": asked_for.answer == "open",
-        "joining_pays_probability": asked_for.probability,
-        "on_own": on_own,
-        "on_all": on_all,
-        "welcome_epsilon": members.welcome(i),
-        "worth_in_records": members.as_records(together) - members.as_records(together + loss_to_others),
-        "worth_in_epsilon": members.epsilon_in_place_of(i),
-        "alone": float(np.median(alone)),
-        "alone_low": float(low),
-        "alone_high": float(high),
-        "own": costs.summary(),
-        "break_even_epsilon": break_even,
-        "break_even_epsilon_low": min(filter(None, (easy, break_even)), default=None),
-        "break_even_epsilon_high": hard and break_even and max(hard, break_even),
-        "break_even_epsilon_own": members.break_even(i, costs.enough(end, asked.worthwhile)),
-        "break_even_epsilon_for_all": members.break_even_for_all(i, usual),
-    }
+    on_own = members.break_evens(np.array([one.enough for one in of]))
+    for_all = members.break_evens_for_all(usual)
+    welcome, in_place, together = members.welcomes(), members.epsilons_in_place(), members.together()
+    return tuple(
+        OwnerForecast(
+            name=owner.name,
+            records=owner.records,
+            epsilon=owner.epsilon,
+            together=recommended.relative_fitness.end["median"],
+            marginal_value=float(by_epsilon[i]),
+            marginal_value_of_a_record=float(by_record[i]),
+            loss_to_others=float(without[i]),
+            in_best_subset=bool(subset[i] == owner.number),
+            best_weight=float(weights[i]),
+            shapley=float(shapley[i]),
+            shapley_error=float(error[i]),
+            count=owner.number,
+            number_in_best_subset=round(float(subset[i])),
+            welcome_epsilon=welcome[i],
+            worth_in_records=members.as_records(together) - members.as_records(together + float(without[i])),
+            worth_in_epsilon=in_place[i],
+            break_even_epsilon=break_even[i],
+            break_even_epsilon_low=min(filter(None, (easy[i], break_even[i])), default=None),
+            break_even_epsilon_high=None
+            if None in (hard[i], break_even[i])
+            else max(filter(None, (hard[i], break_even[i]))),
+            break_even_epsilon_own=on_own[i],
+            break_even_epsilon_for_all=for_all[i],
+            **of[i].fields,
+        )
+        for i, owner in enumerate(tables)
+    )
+
+
+ALL_SIZES = 256
+"""Most tables whose owners' own models are all assessed; of more, those whose records differ by 1 % or less share one."""
+
+
+@dataclass(frozen=True)
+class _Models:
+    """What joining means for an owner whatever its ε: the models that it has, and what they cost."""
+
+    usual: float
+    """ψ of the better of its own model and the public one, typically."""
+    target: tuple[float, float]
+    """5 % and 95 % quantiles of it over worlds."""
+    enough: float
+    """The largest ψ of the common model with which joining typically pays on its own records."""
+    fields: dict[str, Any]
+    """Of `OwnerForecast`."""
+
+    @classmethod
+    def of(cls, judged: WithoutJoining, recommended: Assessment, i: int, asked: Asked) -> "_Models":
+        alone, target = judged.alone(i), judged.without_joining(i)
+        low, high = quantiles(alone)
+        costs, end = judged.on_own(recommended, i), recommended.relative_fitness.end["median"]
+        on_own, on_all = costs.verdict(asked), judged.verdict_on_all(recommended, i, asked)
+        asked_for = {"own": on_own, "common": on_all}[asked.goal]
+        usual, enough = float(np.median(target)), costs.enough(end, asked.worthwhile)
+        fields = {
+            "verdict": asked_for.answer,
+            "probability": asked_for.probability,
+            "pays_below": {"own": enough, "common": usual}[asked.goal],
+            "joining_pays": {"yes": True, "no": False, "open": None}[asked_for.answer],
+            "close_call": asked_for.answer == "open",
+            "joining_pays_probability": asked_for.probability,
+            "on_own": on_own,
+            "on_all": on_all,
+            "alone": float(np.median(alone)),
+            "alone_low": float(low),
+            "alone_high": float(high),
+            "own": costs.summary(),
+        }
+        ends = (float(np.quantile(target, 0.05)), float(np.quantile(target, 0.95)))
+        return cls(usual, ends, enough, fields)

@@ -18,7 +18,7 @@ import numpy as np
 from copriv.agreement import Agreement
 from copriv.data import datasets
 from copriv.errors import InvalidInput
-from copriv.forecast.assessment import Assessment, Comparison, CostOfGraph, Robustness, Run
+from copriv.forecast.assessment import Assessment, Comparison, CostOfGraph, Robustness, Run, WithSum
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.generalisation import Generalisation
 from copriv.forecast.overlap import split_of
@@ -115,6 +115,8 @@ class Forecast(Shown, Framed, Drawn):
     """Price of bearing owners that lie; None where answers are averaged."""
     graph: CostOfGraph | None
     """Price of a graph; None where one learner asks all owners."""
+    with_sum: WithSum | None
+    """Cost if the learner saw only the sum of answers; None where it does, or there can be no such sum."""
     squared: bool
     """Whether the fitness is a mean squared error, whose root is in the target's unit."""
     generalisation: Generalisation
@@ -256,6 +258,12 @@ class Forecast(Shown, Framed, Drawn):
         return str(above("copriv.display.verdict:assumption")(self))
 
     @property
+    def with_sum_in_words(self) -> str | None:
+        """A sentence on what the sum alone would cost; None where `with_sum` is."""
+        said: str | None = above("copriv.display.verdict:with_sum")(self)
+        return said
+
+    @property
     def verdict(self) -> str:
         """A few sentences for the people who decide."""
         return str(above("copriv.display.verdict:of_forecast")(self))
@@ -343,6 +351,7 @@ class Forecast(Shown, Framed, Drawn):
             "comparison": vars(self.comparison),
             "robustness": self.robustness and self.robustness.to_dict(),
             "graph": self.graph and self.graph.to_dict(),
+            "with_sum": self.with_sum and {**self.with_sum.to_dict(), "in_words": self.with_sum_in_words},
             "runner_up": self.runner_up and self.runner_up.to_dict(),
             "trades": {name: [run.to_dict() for run in sides] for name, sides in self.trades.items()},
             "flatness": self.plan.flatness,

@@ -48,7 +48,9 @@ def cell(text: str) -> str:
 
 
 def reason(error: Exception) -> str:
-    """Return the reason of an error in reading or writing, without the operating system's number."""
+    """Return the reason of an error in reading or writing, without the operating system's number or a codec's name."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.start} is not UTF-8 text"
     return str(getattr(error, "strerror", None) or error)
 
 

@@ -41,8 +41,10 @@ WITHIN = 0.72
 """Length of a row within its bin, over the bin's upper end: halfway, by squares or logarithms."""
 TIGHTER = (1.0, 0.6, 0.35, 0.2, 0.12)
 """Candidates for the bounds on rows, over those declared: longer rows count for less, all others have less noise."""
-SCALES = (1.0, 0.2, 0.04, 0.008)
-"""Candidates for the unit of columns beside an intercept of 1: at the least the model is the private mean and little more."""
+SCALES = (1.0, 0.2, 0.04)
+"""Candidates for the unit of columns beside an intercept of 1."""
+OFF_CENTRE = 1 / 3
+"""Root mean square of a target's mean, from the middle of its range, over half of the range (`benchmarks.published`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +69,8 @@ class Declared:
     """Share of the rows by (‖x‖₂ over its largest)², in bins that halve the length from 1 on; empty where unknown."""
     size: float | None = None
     """Mean y² over its largest; None where unknown, and of classes."""
+    classes: bool = False
+    """Whether targets are labels, −1 and 1, whatever the loss that is asked for."""
 
     @property
     def n_parameters(self) -> int:
@@ -99,6 +103,19 @@ class Declared:
         n = sum(records for records, _, _ in self.owners)
         return sum((owner[0] / n * scales[owner]) ** 2 for owner in self.owners)
 
+    @property
+    def gains(self) -> Float[Array, " gains"]:
+        """Share of the loss of 0 that the best model may take away."""
+        if self.classes:
+            return np.array(GAINS_OF_CLASSES)
+        return np.array(GAINS) if self.size is None else self.size * np.array(GAINS_OF_MEASURED)
+
+    def constant(self, variance: float) -> tuple[float, float]:
+        """Expected gap of a constant, a mean released with noise of this variance, and the step η that it is multiplied by."""
+        η = OFF_CENTRE**2 / (OFF_CENTRE**2 + variance)
+        held = np.outer(1.0 / self.gains, np.ones(len(CONSTANTS))) * (η**2 * variance) / self.whole
+        return float(np.mean(held + 1.0 - np.array(CONSTANTS) * (1.0 - (1.0 - η) ** 2))), float(η)
+
     def tables(self, curvature: float) -> "Tables":
         """Tables of these ranges, c = sup φ″: one for each decay, lengths of rows, gain and constant."""
         decayed = np.arange(1.0, self.columns + 1.0) ** -np.array(DECAYS)[:, None]
@@ -110,11 +127,7 @@ class Declared:
         beside = self.intercept * (self.order == 2)
         counts = np.minimum(1.0, (self.row_norm**2 + beside) / (squares * widest + beside))
         counted = (counts * sizes).sum(axis=1) / sizes.sum(axis=1)
-        if isinstance(self.loss, OfMargin):
-            gains = np.array(GAINS_OF_CLASSES)
-        else:
-            gains = np.array(GAINS) if self.size is None else self.size * np.array(GAINS_OF_MEASURED)
-        constants = np.array(CONSTANTS) if self.intercept else np.zeros(1)
+        gains, constants = self.gains, np.array(CONSTANTS) if self.intercept else np.zeros(1)
         shape = len(falls), len(sizes), len(gains), len(constants)
         decay, lengths, gain, constant = (index.ravel() for index in np.indices(shape))
         h = sizes.sum(axis=1)[lengths, None] * falls[decay]

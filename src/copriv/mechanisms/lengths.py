@@ -10,8 +10,6 @@ No model follows from this answer: it says in which unit the next one is to be a
 """
 
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
@@ -19,15 +17,14 @@ from jaxtyping import Float
 from copriv.errors import AgreementError
 from copriv.losses import OfMargin, named
 from copriv.mechanisms.mechanism import Guarantee, noise_in_words
-from copriv.mechanisms.one_answer import Common, Draft, OneAnswer, in_memory
-from copriv.model.records import InBlocks, Records
-from copriv.privacy.clipping import ROUNDING, exact_sum
-from copriv.privacy.noise import Law, Noise, Order, Releases
+from copriv.mechanisms.statistics import OfNumbers
+from copriv.model.records import Records
+from copriv.privacy.clipping import exact_sum
+from copriv.privacy.noise import Law
 from copriv.rules.one_answer import Unmoved
 from copriv.rules.rule import Descent, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.types import Array, Loss
-from copriv.validation import count, positive
 
 BINS = 9
 """K: lengths down to 2⁻⁸ of the longest are told apart."""
@@ -54,12 +51,20 @@ class Histograms:
         """J."""
         return 1 + self.of_targets
 
-    def of(self, records: Records) -> Float[Array, " answer"]:
-        """The shares themselves. Private."""
+    @property
+    def bounds(self) -> dict[str, float]:
+        return {"reach": self.reach}
+
+    @property
+    def unit(self) -> Float[Array, " answer"]:
+        return np.full(BINS * self.number, float(self.number))
+
+    def of(self, loss: Loss, records: Records, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
+        """The shares themselves, which depend on neither loss nor θ. Private."""
         sums = []
         for rows in records.blocks():
             x = rows.features
-            sizes = [np.hypot.reduce(x[:, :-1] if self.intercept else x, axis=1) / self.reach]
+            sizes = [np.hypot.reduce(x[:, : x.shape[1] - self.intercept], axis=1) / self.reach]
             sizes += [np.abs(rows.target)] * self.of_targets
             # Bin 0 is of sizes above ½, 1 of those above ¼, …
             bins = [BINS - 1 - np.searchsorted(0.5 ** np.arange(BINS - 1, 0, -1), one) for one in sizes]
@@ -67,39 +72,7 @@ class Histograms:
         return np.asarray(exact_sum(sums) / records.weight.sum())
 
 
-@dataclass(frozen=True)
-class LengthsAnswer:
-    """The whole ε of a run in one answer. Raises InvalidInput where the noise cannot be certified."""
-
-    histograms: Histograms
-    epsilon: Fraction
-    units: int
-
-    ahead = None
-
-    def __post_init__(self) -> None:
-        positive("reach", self.histograms.reach)
-        count("records", self.units)
-        _ = self._noise.scale
-
-    @property
-    def scale(self) -> float:
-        """Scale of the noise on each share."""
-        return float(self._noise.scale * self.histograms.number)
-
-    @cached_property
-    def _noise(self) -> Releases:
-        from copriv.privacy.laplace import LaplaceAnswer  # imports OpenDP, which a simulation never needs
-
-        return LaplaceAnswer(2.0 / self.units + 2.0 * ROUNDING, self.epsilon, BINS * self.histograms.number)
-
-    def answer(self, loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
-        """The noisy shares."""
-        exact, J = self.histograms.of(in_memory(records)), self.histograms.number
-        return self._noise.release(exact / J) * J
-
-
-class Lengths(OneAnswer):
+class Lengths(OfNumbers):
     """Pure ε, one answer: how long rows are and how large targets; the model stays at the start."""
 
     name = "lengths"
@@ -107,34 +80,22 @@ class Lengths(OneAnswer):
     terms = ("reach",)
     label = "lengths"
     phrase = "noisy lengths of rows"
-    sums_records = True
     gives_model = False
 
     def check(self, agreed: AgreedTerms) -> None:
         super().check(agreed)
         Histograms.agreed(agreed)
 
-    def law(self, agreed: AgreedTerms) -> Law:
-        return Law.LAPLACE
-
-    def order(self, agreed: AgreedTerms) -> Order:
-        return 1
+    def numbers(self, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> Histograms:
+        return Histograms.agreed(agreed)
 
     def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
         """Of the noise on each share."""
         self.check_delta(agreed)
-        return 2.0 * Histograms.agreed(agreed).number / (owner.records * owner.budget[0])
+        return self.deviation(owner) * Histograms.agreed(agreed).number
 
     def length(self, agreed: AgreedTerms, n_parameters: int) -> int:
         return BINS * Histograms.agreed(agreed).number
-
-    def in_earnest(self, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int, loss: Loss) -> LengthsAnswer:
-        return LengthsAnswer(Histograms.agreed(agreed), self.cost(agreed, owner)[0], owner.records)
-
-    def draft(self, agreed: AgreedTerms, owner: OwnerTerms, records: Records, common: Common) -> Draft:
-        exact = Histograms.agreed(agreed).of(records)
-        noise = Noise(Law.LAPLACE, np.full(len(exact), self.scale(agreed, owner)))
-        return Draft((noise,), lambda drawn: exact + drawn)
 
     def rule(
         self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,
@@ -143,7 +104,7 @@ class Lengths(OneAnswer):
         return Unmoved(descent, weights, self.length(agreed, n_parameters))
 
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
-        units = f"{owner.records} {'persons' if owner.unit else 'records'}"
+        units = f"{owner.records} {owner.counted}"
         targets = " and of their targets by size" if Histograms.agreed(agreed).of_targets else ""
         noise = noise_in_words(Law.LAPLACE, self.scale(agreed, owner))
         return f"one answer: shares of {units} by length{targets}, in bins that halve", f"{noise} on each share"

@@ -77,8 +77,10 @@ class Mechanism(ABC):
 
         A plan may still give such terms another mechanism, so this is for who answers, and who asks.
         """
+        if self.guarantee is not Guarantee.PURE or not agreed.offers_delta:
+            return
         for owner in agreed.owner_tables:
-            if owner.delta > 0 and self.guarantee is Guarantee.PURE:
+            if owner.delta > 0:
                 raise AgreementError(
                     f'owner.delta: {owner.name} offers delta {owner.delta:g}, but mechanism "{self.name}" is pure epsilon '
                     'and makes no use of it; set delta = 0, choose mechanism = "gaussian", or rule = "auto" to have one '
@@ -150,10 +152,7 @@ class Mechanism(ABC):
 
 def measured_over(agreed: AgreedTerms, owner: OwnerTerms, order: Order) -> tuple[str, str]:
     """ "120 records" and "each clipped to 2 in L1": what an owner's means are of."""
-    return (
-        f"{owner.records} {'persons' if owner.unit else 'records'}",
-        f"each clipped to {agreed.gradient_bound:g} in L{order}",
-    )
+    return f"{owner.records} {owner.counted}", f"each clipped to {agreed.gradient_bound:g} in L{order}"
 
 
 def noise_in_words(law: Law, scale: float) -> str:

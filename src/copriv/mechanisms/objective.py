@@ -16,16 +16,7 @@ from copriv.mechanisms.expected import FIRMNESSES, ROUNDED, Declared
 from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, start_of, step_of
 from copriv.mechanisms.objective_noise import REMAINDER, ObjectiveAnswer, Perturbation
 from copriv.mechanisms.objective_solver import SMOOTH, surface_of
-from copriv.mechanisms.one_answer import (
-    STEPS,
-    Choosing,
-    Common,
-    Draft,
-    Draw,
-    OneAnswer,
-    Setting,
-    feature_bound_of,
-)
+from copriv.mechanisms.one_answer import STEPS, Choosing, Common, Draft, Draw, OneAnswer, Setting, feature_bound_of
 from copriv.model.records import Records
 from copriv.privacy.clipping import row_norms
 from copriv.privacy.noise import Law, Noise, Order
@@ -56,7 +47,7 @@ def perturbation(
         start=start_of(agreed, p),
         regularization=model.regularization,
         anchor=terms.anchor,
-        metric=None if terms.preconditioner is None else np.array(terms.preconditioner),
+        metric=agreed.preconditioner,
         reach=terms.reach,
         many_rows=agreed.owner_tables[0].unit is not None,
     )

@@ -171,8 +171,7 @@ class Tilted:
         """
         a = self.agreed
         x = records.features.copy()
-        own = x[:, :-1] if a.intercept else x
-        lengths = np.abs(own).sum(axis=1)
+        lengths = np.abs(x[:, : x.shape[1] - a.intercept]).sum(axis=1)
         if a.intercept:
             x[:, -1] = 1.0
         x[lengths > 1e100 * a.feature_bound] = 0.0  # their weight would be lost in rounding

@@ -153,6 +153,10 @@ class OneAnswer(Mechanism):
         """Settings from declared ranges alone, each with its expected gap; none where a mechanism needs public rows."""
         return iter(())
 
+    def constant(self, declared: Declared) -> Iterator[tuple[float, Setting]]:
+        """The same for a constant, the coefficient of one column that is 1 in every row, under the squared loss."""
+        return iter(())
+
     def tried(
         self, common: Common, records: Records, base: AgreedTerms, setting: Setting, runs: int, draw: Draw
     ) -> tuple[Float[Array, "runs p"], float]:

@@ -59,13 +59,17 @@ class PilotNumbers:
     def agreed(cls, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> "PilotNumbers":
         """Those of an agreement; `feature_bound` is B as a number, where that is planned."""
         terms, B = agreed.agreement, feature_bound_of(agreed, feature_bound)
-        P = None if terms.preconditioner is None else np.array(terms.preconditioner)
-        return cls(agreed.gradient_bound, B, terms.loss_bound, agreed.model.intercept, n_parameters, P)
+        intercept, P = agreed.model.intercept, agreed.preconditioner
+        return cls(agreed.gradient_bound, B, terms.loss_bound, intercept, n_parameters, P)
 
     def __post_init__(self) -> None:
         p = self.n_parameters
         if self.metric is not None and self.metric.shape != (p, p):
             raise AgreementError(f"agreement.preconditioner: is {self.metric.shape[0]} numbers wide, and theta has {p}")
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        return {"gradient_bound": self.bound, "feature_bound": self.feature_bound}
 
     @cached_property
     def root(self) -> Float[Array, "p p"]:
@@ -106,7 +110,7 @@ class PilotNumbers:
             else:
                 rows, losses = of_shape(loss, loss.gradients(theta, x, y), x.shape), loss.values(theta, x, y)
             rows = np.einsum("ij,kj->ik", rows, self.root)
-            lengths = np.abs(x[:, :-1] if self.intercept else x).sum(axis=1)
+            lengths = np.abs(x[:, : x.shape[1] - self.intercept]).sum(axis=1)
             parts = [
                 clip_rows(rows, self.bound),
                 _ones(row_norms(rows) / self.bound),

@@ -29,6 +29,7 @@ from jaxtyping import Float
 
 from copriv.errors import AgreementError, InvalidInput
 from copriv.losses import Squared
+from copriv.mechanisms.expected import Declared
 from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, start_of, step_of
 from copriv.mechanisms.one_answer import (
     STEPS,
@@ -56,12 +57,8 @@ class Numbers(Protocol):
     """Means over an owner's units, released once with Laplace noise."""
 
     @property
-    def bound(self) -> float:
-        """Ξ, in L1, of a unit's gradient."""
-
-    @property
-    def feature_bound(self) -> float:
-        """B, in L1, of a record's features without the intercept."""
+    def bounds(self) -> dict[str, float]:
+        """The bounds that are enforced on a unit, each above 0, by their names in an agreement."""
 
     @property
     def unit(self) -> Float[Array, " answer"]:
@@ -96,6 +93,10 @@ class Moments:
         """Those of an agreement; `feature_bound` is B as a number, where that is planned."""
         B, terms = feature_bound_of(agreed, feature_bound), agreed.agreement
         return cls(agreed.gradient_bound, B, agreed.model.intercept, terms.moments_share, n_parameters)
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        return {"gradient_bound": self.bound, "feature_bound": self.feature_bound}
 
     @cached_property
     def unit(self) -> Float[Array, " answer"]:
@@ -132,14 +133,14 @@ class StatisticsAnswer:
     ahead = None
 
     def __post_init__(self) -> None:
-        positive("gradient_bound", self.moments.bound)
-        positive("feature_bound", self.moments.feature_bound)
+        for name, bound in self.moments.bounds.items():
+            positive(name, bound)
         count("records", self.units)
         _ = self._noise.scale
 
     @property
     def scale(self) -> float:
-        """Scale of the noise on each coordinate of the gradient."""
+        """Scale of the noise on the first number, such as each coordinate of the gradient."""
         return float(self._noise.scale * self.moments.unit[0])
 
     @cached_property
@@ -149,7 +150,7 @@ class StatisticsAnswer:
         return LaplaceAnswer(2.0 / self.units + 2.0 * ROUNDING, self.epsilon, len(self.moments.unit))
 
     def answer(self, loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
-        """The noisy statistics."""
+        """The noisy numbers."""
         exact, unit = self.moments.of(loss, in_memory(records), theta), self.moments.unit
         return self._noise.release(exact / unit) * unit
 
@@ -269,6 +270,14 @@ class Statistics(OfSquaredLoss):
             for share in {0.0, round(best_share(choosing.hessian, second, Ξ, M), 3)}:
                 terms = {"moments_share": share, "preconditioner": choosing.inverse.tolist()}
                 yield Setting(Ξ, choosing.steps(STEPS), terms)
+
+    def constant(self, declared: Declared) -> Iterator[tuple[float, Setting]]:
+        """The target's mean, drawn to the middle of its range by what noise is expected to take."""
+        if declared.order == 1:
+            Ξ, c = declared.gradient_bound, Squared.curvature + declared.regularization
+            scales = {(n, ε, δ): 2.0 * Ξ / (c * n * ε) for n, ε, δ in set(declared.owners)}
+            gap, step = declared.constant(Law.LAPLACE.variance * declared.averaged(scales))
+            yield gap, Setting(Ξ, (step,), {"moments_share": 0.0, "preconditioner": [[1.0 / c]]})
 
     def tried(
         self, common: Common, records: Records, base: AgreedTerms, setting: Setting, runs: int, draw: Draw

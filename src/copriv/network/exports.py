@@ -4,12 +4,14 @@ All that is written is public and in the model's file: the agreement, θ, and th
 made at home is not public, and is not logged.
 """
 
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED
 
 from copriv.errors import CoprivError, InvalidInput
+from copriv.formatting.sanitize import printable, without_user
 from copriv.network.model import Model
 from copriv.network.portable import Portable
 
@@ -68,6 +70,7 @@ def log_to_mlflow(model: Model, uri: str, experiment: str, file: str | Path, rep
     realised fitness; artifacts are the agreement's file, the model's file, and the report. Raises CoprivError without the
     extra [mlflow], where MLflow cannot write at `uri`, and for a model that an owner made at home.
     """
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # the default of 7 takes minutes where no server is
     if model.at_home:
         raise CoprivError(
             "mlflow: an owner made this model at home from its own records; it is not private and must not leave, so it "
@@ -100,7 +103,9 @@ def log_to_mlflow(model: Model, uri: str, experiment: str, file: str | Path, rep
                 client.log_artifact(run, str(one))
         client.set_terminated(run, "FINISHED" if model.finished_run else "FAILED")
     except (MlflowException, OSError) as error:
-        raise CoprivError(f"mlflow: cannot keep the run at {uri} ({error}); give another --mlflow") from None
+        shown = without_user(uri)
+        why = printable(str(error).replace(uri, shown).strip(), 300)
+        raise CoprivError(f"mlflow: cannot keep the run at {shown} ({why}); give another --mlflow") from None
     return str(run)
 
 

@@ -345,11 +345,7 @@ def fingerprint_of(pem: bytes) -> str:
 
 
 def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePublicKey,
-    days: float,
-    begins: datetime | None,
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: float, begins: datetime | None
 ) -> x509.CertificateBuilder:
     begins = begins or datetime.now(UTC) - timedelta(minutes=5)  # other parties' clocks may be a little behind
     return (

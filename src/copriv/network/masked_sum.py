@@ -92,12 +92,7 @@ class MaskedAnswers:
     """
 
     def __init__(
-        self,
-        fingerprint: str,
-        run: str,
-        keys: Keys,
-        owners: Mapping[str, Certified],
-        summand: Summand,
+        self, fingerprint: str, run: str, keys: Keys, owners: Mapping[str, Certified], summand: Summand
     ) -> None:
         self._agreed, self._name, self._keys, self._owners = (fingerprint, run), keys.name, keys, owners
         self._summand = summand

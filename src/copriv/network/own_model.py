@@ -9,8 +9,6 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from copriv.errors import AgreementError, InvalidInput
 from copriv.losses import by_name
 from copriv.mechanisms import OneAnswer
@@ -42,6 +40,7 @@ def own_model(
     budget because nothing is released. Raises AgreementError where owners answer more than once, InvalidInput for a run
     that does not verify or did not finish, DataError for a table that is not as agreed.
     """
+    RunStore.read(run).close()  # a run that is not there is said before its model
     common = Model.load(model, unfinished)
     agreed, mechanism = common.agreement, common.agreement.mechanism
     if not isinstance(mechanism, OneAnswer):
@@ -53,13 +52,9 @@ def own_model(
     if not verdict.ok:
         raise InvalidInput(f"{run}: does not verify, so nothing is learned from it: {verdict.problems[0]}")
     records, _ = owner_records(agreed, name, table, common.dictionary)
-    terms, p = agreed.agreement, len(common.theta)
-    owner = agreed.terms_of(name)
-    matrix = None
-    if terms.preconditioner is not None:
-        matrix = np.array(terms.preconditioner)
+    owner, p = agreed.terms_of(name), len(common.theta)
     shared = Common(
-        by_name(agreed.model.loss, agreed.model.threshold), p, feature_bound_of(agreed), matrix,
+        by_name(agreed.model.loss, agreed.model.threshold), p, feature_bound_of(agreed), agreed.preconditioner,
         Regularizer(agreed.model.regularization), FeasibleSet(agreed.model.theta_max),
     )  # fmt: skip
     with closing(RunStore.read(run)) as store:

@@ -27,12 +27,19 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from copriv import losses, mechanisms, rules
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
-from copriv.formatting.sanitize import reason
+from copriv.formatting.sanitize import printable, reason
 from copriv.terms.explain import problems_of
 
 _Names = tuple[str, ...]
+_KNOWN = {
+    "rules": [rule.name for rule in rules.ALL],
+    "losses": [loss.name for loss in losses.ALL],
+    "mechanisms": [mechanism.name for mechanism in mechanisms.ALL],
+}
+_SHA256 = "[0-9a-f]{64}"
 _TIME = r"([01]\d|2[0-3]):[0-5]\d"
 
 
@@ -45,7 +52,7 @@ class Policy(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    learner: str = "learner"
+    learner: Annotated[str, Field(min_length=1)] = "learner"
     certificates: _Names = ()
     agreements: _Names = ()
     rules: _Names = ()
@@ -67,6 +74,18 @@ class Policy(BaseModel):
             raise ValueError("an empty list would allow nothing; leave the key out to allow whatever is agreed")
         if isinstance(value, list):
             return tuple(value)
+        return value
+
+    @field_validator("certificates", "agreements", "rules", "losses", "mechanisms")
+    @classmethod
+    def _can_be_met(cls, value: _Names, field: Any) -> _Names:
+        """Refuse a name that no agreement or certificate can have, which would allow nothing."""
+        known = _KNOWN.get(field.field_name, [])
+        for name in value:
+            if known and name not in known:
+                raise ValueError(f"{name!r} is not known; known are {', '.join(known)}")
+            if not known and not re.fullmatch(_SHA256, name):
+                raise ValueError(f"{printable(name, 80)!r} is no SHA-256")
         return value
 
     @field_validator("hours")

@@ -81,14 +81,7 @@ class Conductor:
     InvalidInput for a dictionary with which the run did not begin.
     """
 
-    def __init__(
-        self,
-        store: RunStore,
-        conduct: Conduct | None,
-        now: float,
-        keys: Keys,
-        dictionary: str = "",
-    ) -> None:
+    def __init__(self, store: RunStore, conduct: Conduct | None, now: float, keys: Keys, dictionary: str = "") -> None:
         store.agreement.check_one_phase()
         self._keys, self.dictionary = keys, dictionary
         self.agreement, self.store, self.conduct = store.agreement, store, (conduct or Conduct()).under(store.agreement)

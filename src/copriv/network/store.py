@@ -33,6 +33,7 @@ from copriv.agreement import Agreement
 from copriv.agreement.sums import check_keys_named
 from copriv.errors import CoprivError, InvalidInput
 from copriv.privacy.ledger.disk import OneWriter
+from copriv.privacy.ledger.lines import digest as digest
 from copriv.types import Array
 
 VERSION = 4
@@ -83,11 +84,6 @@ def refuse_too_many_owners(agreement: Agreement) -> None:
 def line_hash(before: str, number: int, at: float, kind: str, data: str) -> str:
     """The hash of a line, after the line with the hash `before`."""
     return hashlib.sha256(f"{before}\n{number} {at!r} {kind} {data}".encode()).hexdigest()
-
-
-def digest(numbers: Float[Array, " n"]) -> str:
-    """SHA-256 of θ or of an answer as little-endian float64 numbers, hex, as a line states it."""
-    return hashlib.sha256(np.ascontiguousarray(numbers, dtype="<f8").tobytes()).hexdigest()
 
 
 class RunStore:

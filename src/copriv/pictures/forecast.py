@@ -64,7 +64,7 @@ def break_even(outlook: Forecast, points: int = 400) -> Figure:
     """Plot ψ of all owners together against an ε that they all have, with ψ of each alone, of public rows, and pooled."""
     figure = style.sheet(9.4, 5.1)
     axes = style.panel(figure, 1.08, 0.75, 5.6, 3.4)
-    style.head(figure, "At which epsilon joining pays", _lead(outlook))
+    style.head(figure, "At which epsilon joining pays, on everybody's records", _lead(outlook))
     ε = _epsilons(outlook, points)
     ψ = np.maximum(_together_at(outlook, ε), FLOOR)
     axes.plot(ε, ψ, color=style.TOGETHER, linewidth=2.4, zorder=4)

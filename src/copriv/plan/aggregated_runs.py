@@ -3,7 +3,8 @@
 Gradients of many owners are simulated for bundles of them (`copriv.agreement.participants`). Where more than
 DEALT_OWNERS owners answer once, the average of all their answers is drawn from the answers of one owner of each kind
 (`OneAnswer.tried`): from their mean m and deviations δ over the noise, the average is m + δ·√(Σ w_i² b_i²)/b. Noise is
-antithetic, so that the error of m is of second order.
+antithetic, so that the error of m is of second order. With more kinds than can be drawn one by one, owners with similar noise
+are drawn as one kind, whose noise has the variance of theirs in the average, and whose bias is the mean of theirs.
 
 A model fitted to n_i records also has a bias b/n_i (Cox and Snell 1968), which averaging does not reduce; that of all n records
 is b/n, and the difference is (1 − n_i/n)·b/n_i. It is estimated from K samples of n_i records: the mean of their models less
@@ -18,7 +19,15 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
-from copriv.agreement.participants import as_few, bundled_participants, kind_of_owner, numbered
+from copriv.agreement.participants import (
+    MOST,
+    as_few,
+    bundled_participants,
+    bundles_of,
+    enough_bundles,
+    kind_of_owner,
+    numbered,
+)
 from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.mechanism import step_of
 from copriv.mechanisms.one_answer import Common, Setting, feature_bound_of
@@ -57,10 +66,14 @@ def runs_in(
     """
     if agreement.one_answer and agreement.n_owners > DEALT_OWNERS:
         return _answered_once(world(agreement), runs, np.random.default_rng([seed, 8, first_run]))
-    few = as_few(agreement)
+    few, most = as_few(agreement), MOST
     problem = world(few)
     if few.n_owners < agreement.n_owners:
-        problem = _mixed(problem, world, agreement)
+        most = enough_bundles(agreement, problem.fitness.smoothness(agreement.preconditioner))
+        if most > few.n_owners:
+            few = as_few(agreement, most)
+            problem = world(few)
+        problem = _mixed(problem, world, agreement, most)
     found = simulate(problem, runs=runs, seed=seed, first_run=first_run, record_at=record_at, alone=False, workers=1)
     theta = found.theta
     if found.graph is not None:  # one owner's model of each run, in turn: nobody has their mean
@@ -75,11 +88,11 @@ def mean_cost(worlds: Sequence[World], agreement: Agreement, runs: int, seed: in
     return float(np.mean([one.relative_fitness[:, -1] for one in each]))
 
 
-def _mixed(few: Problem, world: Callable[[Agreement], Problem], agreement: Agreement) -> Problem:
+def _mixed(few: Problem, world: Callable[[Agreement], Problem], agreement: Agreement, most: int = MOST) -> Problem:
     """The problem of `few`, in which each bundle of groups holds the records of all its members, where members differ."""
     if agreement.synchronous or agreement.n_participants == agreement.n_owners or few.pooled is None:
         return few
-    held, w, of = world(agreement).unbounded, agreement.weights, bundled_participants(agreement).of_owner
+    held, w, of = world(agreement).unbounded, agreement.weights, bundled_participants(agreement, most).of_owner
     bundles = []
     for j in range(few.terms.n_owners):
         mine = np.flatnonzero(of == j)
@@ -150,20 +163,50 @@ class _Group:
     """Σ w_i²: variance of their weighted sum over that of one answer."""
 
 
+MOST_GROUPS = 16
+"""About as many groups of similar owners stand for owners of more kinds than `copriv.agreement.participants.MOST`."""
+
+
 def _groups(world: Problem, mechanism: OneAnswer) -> list[_Group]:
     agreement = world.terms
     if mechanism.sums_records:
         return [_Group(agreement, world.fitness.records, 1.0, 1.0)]
     table = np.repeat(np.arange(len(agreement.owner_tables)), agreement.counts)
-    kinds = numbered([kind_of_owner(one) for one in agreement.owner_tables])
     names = numbered(list(map(id, world.owners)))  # in the owners' order: addresses differ between processes
-    _, first, of = np.unique(np.column_stack([names, kinds[table]]), axis=0, return_index=True, return_inverse=True)
-    weights = agreement.weights
-    sums, squares = np.bincount(of.ravel(), weights), np.bincount(of.ravel(), weights**2)
+    bundles = bundles_of(agreement)
+    if bundles.alike:
+        kinds = numbered([kind_of_owner(one) for one in agreement.owner_tables])[table]
+    else:
+        kinds = bundles.of_owner * max(MOST_GROUPS // (int(names.max()) + 1), 1) // bundles.number
+    _, first, of = np.unique(np.column_stack([names, kinds]), axis=0, return_index=True, return_inverse=True)
+    of, weights = of.ravel(), agreement.weights
+    sums, squares = np.bincount(of, weights), np.bincount(of, weights**2)
+    terms = [_of_one(agreement, int(table[i])) for i in first]
+    if not bundles.alike:
+        terms = _similar(terms, agreement, of)
     return [
-        _Group(_of_one(agreement, int(table[i])), world.owners[i], float(w), float(w2))
-        for i, w, w2 in zip(first.tolist(), sums, squares, strict=True)
+        _Group(one, world.owners[i], float(w), float(w2))
+        for one, i, w, w2 in zip(terms, first.tolist(), sums, squares, strict=True)
     ]
+
+
+def _similar(firsts: list[Agreement], agreement: Agreement, of: Int[np.ndarray, " owners"]) -> list[Agreement]:
+    """An owner for each group of owners: of their mean bias, and of noise of their mean square in the average.
+
+    The bias of one is b/n_i, and noise is proportional to 1/(n_i ε_i). A group without weight keeps its first owner.
+    """
+    w, n, ε = agreement.weights, agreement.records, agreement.epsilons / agreement.overlaps
+    sums, squares = np.bincount(of, w), np.bincount(of, w**2)
+    inverse, noise = np.bincount(of, w / n), np.bincount(of, (w / (n * ε)) ** 2)
+    made = []
+    for one, total, square, by_n, by_noise in zip(firsts, sums, squares, inverse, noise, strict=True):
+        if total > 0:
+            records = max(round(total / by_n), 1)
+            typical = {"records": records, "epsilon": float(np.sqrt(square / by_noise)) / records}
+            owner = one.owner_tables[0].model_copy(update=typical)
+            one = Agreement.model_construct(**{**dict(one), "owner_tables": (owner,), "owner": (owner,)})
+        made.append(one)
+    return made
 
 
 @lru_cache(maxsize=128)

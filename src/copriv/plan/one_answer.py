@@ -31,12 +31,7 @@ SETTING_WORLDS, SETTING_RUNS = 5, 8
 
 
 def plan_one_answer(
-    problem: Problem,
-    mechanism: str,
-    *,
-    public_start: bool = True,
-    seed: int = 0,
-    sample: PublicSample | None = None,
+    problem: Problem, mechanism: str, *, public_start: bool = True, seed: int = 0, sample: PublicSample | None = None
 ) -> Agreement:
     """The agreement with a mechanism of one answer, whose settings are chosen on the public rows.
 

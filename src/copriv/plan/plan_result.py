@@ -177,6 +177,8 @@ class Plan(Shown, Framed):
     priced: tuple[Float[Array, " settings"], Float[Array, " settings"]]
     """ψ without noise of every setting that was priced, and its slope in ν."""
     seconds: float
+    with_sum: Choice | None = None
+    """The best that was run where the learner sees only the sum of answers; None where it does, or there is no such sum."""
     caution: Any = None
     """A `plan.minimax_regret.Caution` where owners may differ."""
     public_only: float = np.nan

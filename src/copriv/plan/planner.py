@@ -10,7 +10,7 @@ has the cost of each promise.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
@@ -22,7 +22,7 @@ import numpy as np
 from copriv import mechanisms
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, InvalidInput, NotCertified
-from copriv.mechanisms import Guarantee, OneAnswer
+from copriv.mechanisms import GradientNoise, Guarantee, OneAnswer
 from copriv.mechanisms.gradients import noise_of
 from copriv.model.fitness import one_thread
 from copriv.plan.aggregated_runs import DEALT_OWNERS, mean_cost
@@ -103,18 +103,7 @@ def plan(
     if not preconditioner or terms.agreement.preconditioner is not None:
         powers = PRECONDITIONERS[:1]  # none
     tables = [Table(found, start, γ) for start in starts_of(terms, public_start) for γ in powers]
-    priced: list[Priced] = []
-    for way in ways_of(terms):
-        for m, size in product(answers_of(terms, way), sizes_of(terms, way)):
-            participants = participants_of(terms, size)
-            groups = sums_of(terms, way, size)
-            if size is not None and m * participants > terms.agreement.horizon:
-                continue  # groups whose size the plan chooses must end within the agreed horizon
-            if not hidden(terms, groups):
-                continue
-            variance = variances_of(terms, noises, m, groups)
-            for table in tables:
-                priced += table.price(response(way, m - terms.attempts, participants), variance, size)
+    priced = priced_of(terms, noises, tables)
     if not priced and terms.agreement.group_size == "auto":
         raise AgreementError(
             "agreement.horizon: no rule, answers and size of groups end within it; lengthen it, or fix fewer of them"
@@ -144,11 +133,35 @@ def plan(
     fixed = np.concatenate([(p.fixed + best).ravel() / best - 1.0 for p in priced])
     # For noise with δ too, whose scale is approximately proportional to 1/(nε).
     slope = np.concatenate([p.noise.ravel() / (best * ν) for p in priced])
-    made = Plan(ranked[0], runner_up, ranked, flatness_of(first), (fixed, slope), time.perf_counter() - begun)
+    with_sum = None
+    if (summed := terms.in_sums()) is not None and (
+        hiding := finalists_of(priced_of(summed, noises, tables), quadratic)
+    ):
+        _, in_sums = run_finalists(public.under(summed), hiding, 3 - 2 * quadratic, runs, seed)
+        with_sum = min(in_sums.values(), key=lambda choice: choice.fitness)
+    seconds = time.perf_counter() - begun
+    made = Plan(ranked[0], runner_up, ranked, flatness_of(first), (fixed, slope), seconds, with_sum)
     unlike = heterogeneity or heterogeneity_of(sample)
     with suppress(NotCertified, InvalidInput):  # so few records that an unequal allocation can be fitted exactly
         made = cautious(sample, made, unlike, seed)
     return made.advised(*without_joining(public, sample, (not unlike.alike) * unlike.value, seed))
+
+
+def priced_of(terms: Agreement, noises: Sequence[GradientNoise], tables: Sequence[Table]) -> list[Priced]:
+    """All settings that these terms allow, with their prices."""
+    priced: list[Priced] = []
+    for way in ways_of(terms):
+        for m, size in product(answers_of(terms, way), sizes_of(terms, way)):
+            participants = participants_of(terms, size)
+            groups = sums_of(terms, way, size)
+            if size is not None and m * participants > terms.agreement.horizon:
+                continue  # groups whose size the plan chooses must end within the agreed horizon
+            if not hidden(terms, groups):
+                continue
+            variance = variances_of(terms, noises, m, groups)
+            for table in tables:
+                priced += table.price(response(way, m - terms.attempts, participants), variance, size)
+    return priced
 
 
 def of_many_answers(found: Plan, sample: PublicSample, seed: int = 0) -> Plan:

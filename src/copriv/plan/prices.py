@@ -272,6 +272,8 @@ class Candidate:
             changes |= {"window": N, "schedule": "rounds", "step": self.step / N}
         elif terms.agreement.rule == "auto" and not way.together:
             changes["schedule"] = "random-order"
+        if "schedule" in changes:
+            changes |= {"interval": None, "service": None}
         if terms.agreement.group_size == "auto":
             changes["group_size"] = self.priced.group_size
         if not way.together:

@@ -78,9 +78,8 @@ class Problem(Shown):
         else:
             for owner, records in zip(self.terms.owner, self.unbounded, strict=True):
                 if records.units != owner.records:
-                    what = "persons" if owner.unit else "records"
                     raise DataError(
-                        f"owner.records: {owner.name} is agreed to hold {owner.records} {what}, its data has "
+                        f"owner.records: {owner.name} is agreed to hold {owner.records} {owner.counted}, its data has "
                         f"{records.units}; correct the agreement or the data"
                     )
                 self.loss.check_target(records.target)
@@ -291,8 +290,7 @@ class Problem(Shown):
     @property
     def preconditioner(self) -> Array | None:
         """The public matrix that multiplies every direction of descent, if one is agreed."""
-        matrix = self.terms.agreement.preconditioner
-        return None if matrix is None else np.array(matrix)
+        return self.terms.preconditioner
 
     @property
     def n_parameters(self) -> int:

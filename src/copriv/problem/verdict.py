@@ -111,9 +111,7 @@ class Asked:
 
 
 def verdict_of(
-    without: Float[Array, "worlds *runs"],
-    choices: Mapping[Model, Float[Array, "worlds *runs"]],
-    asked: Asked,
+    without: Float[Array, "worlds *runs"], choices: Mapping[Model, Float[Array, "worlds *runs"]], asked: Asked
 ) -> OwnerVerdict:
     """The verdict of one owner from ψ in all runs of all worlds, without joining and with each model that joining gives."""
     gains = {name: (without - ψ) / (1.0 + without) for name, ψ in choices.items()}

@@ -77,10 +77,7 @@ class PublicRows:
             )
             assumed = heterogeneity_of(self._sample)
             found = diagnose(self.agreement, self._everybody, assumed, conductor.model, answers)
-        return {
-            **self.judged(conductor.model),
-            "heterogeneity_diagnosis": None if found is None else found.to_dict(),
-        }
+        return {**self.judged(conductor.model), "heterogeneity_diagnosis": None if found is None else found.to_dict()}
 
     def forecast(self, runs: int, seed: int = 0) -> Assessment:
         """Forecast the agreement, with the heterogeneity that is stated, shown by strata, or usual.

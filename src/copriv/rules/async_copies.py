@@ -128,6 +128,7 @@ class AsyncCopies:
 
 class _A1(Rule):
     name = "A1"
+    bundled = False  # the model is the mean of few copies at any time, with the noise of single owners
     step = "rho"
     why_not_planned = (
         'A1 cannot be planned (its step shrinks with T, erratum 5); name "auto" or "A2", or fix its step, answers and '

@@ -12,14 +12,18 @@ round two vectors go to each neighbour in place of one.
 Everything that an owner says is a function of private answers, its own among them, so the ε of m answers is the same
 (post-processing). On the complete graph, from equal starts, W_ij = 1/N and all models are those of the central learner.
 
+With `mixing = "auto"` all of this is planned from the graph (`Graph.planned`).
+
 Sources: the mixing before the projection, Chen and Sayed (2012), "Diffusion adaptation strategies"; Metropolis weights, Xiao,
-Boyd and Lall (2005); tracking, Nedić, Olshevsky and Shi (2017), "Achieving geometric convergence".
+Boyd and Lall (2005); the best constant weights, Xiao and Boyd (2004), "Fast linear iterations"; tracking, Nedić, Olshevsky
+and Shi (2017), "Achieving geometric convergence".
 """
 
 import hashlib
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -34,6 +38,8 @@ from copriv.types import Array
 
 MOST = 500
 """Most owners on a graph, each of which has a model in every run of a simulation."""
+MOST_NOISE = 1.05
+"""Noise of an answer on a graph whose mixing is planned, over that with a central learner: what a forecast calls enough."""
 Nodes = np.ndarray[Any, np.dtype[np.bool_]]
 Models = Float[Array, "runs owners p"]
 
@@ -51,6 +57,27 @@ class Graph:
     adjacent: Bool[np.ndarray, "owners owners"]
     exchanges: int = 1
     """Number of exchanges between neighbours in each round."""
+    edge_weight: float | None = None
+    """Weight of every edge; None: Metropolis weights."""
+
+    @classmethod
+    def planned(cls, adjacent: Bool[np.ndarray, "owners owners"]) -> "Graph":
+        """The graph with weights and a number of exchanges that its spectrum alone decides.
+
+        Weights: Metropolis', or the best constant 2/(λ₂ + λ_N) of the Laplacian's eigenvalues where its spectral gap is larger.
+        Exchanges: the fewest r at which the noise of no owner's answer counts more than MOST_NOISE times what it counts in a
+        central learner's model, as variances and as a mean over the owners' models: N max_i (W²ʳ)_ii ≤ MOST_NOISE. Noise of
+        earlier rounds has been mixed more often and counts less.
+        """
+        laplacian = np.linalg.eigvalsh(np.diag(adjacent.sum(axis=1)) - 1.0 * adjacent)
+        constant = cls(adjacent, 1, float(2.0 / (laplacian[1] + laplacian[-1]))) if len(adjacent) > 1 else cls(adjacent)
+        best = max(cls(adjacent), constant, key=lambda graph: round(graph.spectral_gap, 9))
+        sizes, vectors = np.linalg.eigh(best.weights)
+
+        def less_noise(exchanges: int) -> float:
+            return -float((np.square(vectors) @ np.abs(sizes) ** (2 * exchanges)).max()) * len(adjacent)
+
+        return replace(best, exchanges=1 + bisect_left(range(1, 10**9), -MOST_NOISE, key=less_noise))
 
     @classmethod
     def of(cls, agreed: AgreedTerms) -> "Graph":
@@ -83,13 +110,14 @@ class Graph:
         for relay in range(len(relays)):  # whom relays join are neighbours of each other
             joined = _reached(adjacent, relay, np.arange(len(nodes)) < len(relays))[len(relays) :]
             between = between | np.outer(joined, joined)
-        return cls(between & ~np.eye(agreed.n_owners, dtype=bool), terms.mixing or 1)
+        between &= ~np.eye(agreed.n_owners, dtype=bool)
+        return cls.planned(between) if terms.mixing == "auto" else cls(between, terms.mixing or 1)
 
     @cached_property
     def weights(self) -> Float[Array, "owners owners"]:
-        """W: Metropolis weights 1/(1 + max(degree_i, degree_j)), to the power of the number of exchanges."""
+        """W to the power of the number of exchanges; Metropolis weights are 1/(1 + max(degree_i, degree_j))."""
         degree = self.adjacent.sum(axis=1)
-        W = self.adjacent / (1.0 + np.maximum(degree[:, None], degree))
+        W = self.adjacent * (self.edge_weight or 1.0 / (1.0 + np.maximum(degree[:, None], degree)))
         return np.linalg.matrix_power(W + np.diag(1.0 - W.sum(axis=1)), self.exchanges)
 
     @property

@@ -245,6 +245,8 @@ class Rule(ABC):
     """Whether everybody answers in each step (synchronous), or one participant at a time."""
     several_at_once: bool = False
     """Whether several participants may compute at once, so that an answer may be at an earlier θ."""
+    bundled: bool = True
+    """Whether a simulation may take fewer owners, of less noise and with longer steps, for many that are alike."""
     step: str = "step"
     """The papers' symbol for `agreement.step`."""
     ways: tuple[Way, ...] = ()

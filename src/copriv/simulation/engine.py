@@ -160,6 +160,7 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
         seconds=time.perf_counter() - begun,
         goal=agreement.goal,
         worthwhile=agreement.worthwhile,
+        measured_in=agreement.error_in_words,
         public_only=_psi_of(problem, public),
         graph=graph,
     )

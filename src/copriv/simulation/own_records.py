@@ -90,10 +90,7 @@ def on_own_records(
 
 
 def _bootstrapped(
-    losses: Sequence[Float[Array, " rows"]],
-    records: Records,
-    block: Int[np.ndarray, " rows"],
-    rng: np.random.Generator,
+    losses: Sequence[Float[Array, " rows"]], records: Records, block: Int[np.ndarray, " rows"], rng: np.random.Generator
 ) -> tuple[Float[Array, " models"], Float[Array, "draws models"]]:
     """Mean loss of each model, and its relative excess over that of the first model in each draw of the records."""
     by_block = np.array([np.bincount(block, records.weight * each) for each in losses]).T

@@ -173,6 +173,8 @@ class Simulation(Shown, Framed, Drawn):
     """Whose records the verdict is about, as agreed: each owner's own, or everybody's."""
     worthwhile: float = WORTHWHILE
     """The least relative fall of the prediction error for which joining pays, as agreed."""
+    measured_in: str = "mean loss"
+    """Name of the error on owners' own records, with its unit."""
     public_only: float | None = None
     """ψ of the public rows' own model; None where there is none."""
     graph: "GraphOutcome | None" = None

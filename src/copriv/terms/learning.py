@@ -60,7 +60,7 @@ class Terms(TermsTable):
         try:
             share = float(value.removesuffix("%"))
         except ValueError:
-            raise ValueError('must be a share below 1, such as 0.005 or "0.5%"') from None
+            raise ValueError("must be a share below 1") from None
         if value.endswith("%"):
             share /= 100.0
         return share
@@ -104,8 +104,9 @@ class Terms(TermsTable):
     edges as pairs of names. None: one learner, which all owners answer."""
     relays: tuple[str, ...] | None = None
     """Nodes of the graph without records or a model, which pass on what their neighbours say; None: there are none."""
-    mixing: Count | None = None
-    """Number of exchanges between neighbours in each round; None: one."""
+    mixing: Count | Literal["auto"] | None = None
+    """Number of exchanges between neighbours in each round; None: one. "auto": as many as the graph needs, and the
+    weights that mix it faster (`copriv.rules.graph.Graph.planned`)."""
     tracking: bool | None = None
     """Whether owners track the mean direction of all (gradient tracking), which corrects their drift; None: they do not."""
     start: tuple[Number, ...] | None = None
@@ -136,6 +137,8 @@ class Terms(TermsTable):
     """d, "sum" only: owners that may be missing from a sum; None: 0, everybody or nothing."""
     attempts: Annotated[int, Field(ge=0)] | None = None
     """"sum" only: how many of the m answers are kept for sums that have to be tried again; None: 0."""
+    lot: Count | None = None
+    """Records that every owner is publicly known to have at least, for `copriv market`; None: as few as the smallest states."""
     learner_key: KeyFingerprint | None = None
     """SHA-256 of the public key that the learner signs with; any that the authority certifies when not given."""
 

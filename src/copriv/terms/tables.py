@@ -10,12 +10,13 @@ from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from copriv.errors import AgreementError
 from copriv.terms.data import DataTerms
 from copriv.terms.learning import ModelTerms, Terms
+from copriv.terms.market import MarketTerms
 from copriv.terms.values import (
     Budget,
     Count,
@@ -58,6 +59,8 @@ class OwnerTerms(TermsTable):
     """ε_max, "sum" only: with noise of its own the owner keeps ε_max even if all others work together; None: without."""
     key: KeyFingerprint | None = None
     """SHA-256 of the public key that the owner signs with; any that the authority certifies when not given."""
+    market: MarketTerms | None = None
+    """What privacy costs the owner and accuracy is worth to it, in money; read by `copriv market` alone."""
 
     @field_validator("name")
     @classmethod
@@ -85,6 +88,13 @@ class OwnerTerms(TermsTable):
         """Number of owners with these terms."""
         return self.count or 1
 
+    @property
+    def counted(self) -> str:
+        """What `records` counts: "persons" where these are the units, else "records"."""
+        if self.unit is None:
+            return "records"
+        return "persons"
+
     def each(self) -> "tuple[OwnerTerms, ...]":
         """Terms of each of these owners, by its own name."""
         if self.count is None:
@@ -108,6 +118,13 @@ class AgreedTerms(BaseModel):
     data: DataTerms = DataTerms()
     owner_tables: Annotated[tuple[OwnerTerms, ...], Field(min_length=1, alias="owner")]
     """Tables as in the file; one with a `count` is several owners."""
+
+    @property
+    def preconditioner(self) -> Float[Array, "p p"] | None:
+        """P, the agreed public metric; None for the identity."""
+        if self.agreement.preconditioner is None:
+            return None
+        return np.array(self.agreement.preconditioner)
 
     @field_validator("owner_tables", mode="before")
     @classmethod
@@ -181,7 +198,9 @@ class AgreedTerms(BaseModel):
         """Return the terms of the owner with this name. Raises AgreementError where the agreement names nobody so."""
         names = self.owner_names
         if owner not in names:
-            raise AgreementError(f"owner: {owner!r} is not in the agreement, which names {', '.join(names)}")
+            raise AgreementError(
+                f"owner: {owner!r} is not in the agreement, which names {', '.join(names)}; name one of them"
+            )
         return self.owner[names.index(owner)]
 
     @cached_property
@@ -200,6 +219,11 @@ class AgreedTerms(BaseModel):
     def n_owners(self) -> int:
         """N."""
         return sum(table.number for table in self.owner_tables)
+
+    @cached_property
+    def offers_delta(self) -> bool:
+        """Whether any owner has δ > 0."""
+        return any(table.delta > 0 for table in self.owner_tables)
 
     @property
     def n_participants(self) -> int:

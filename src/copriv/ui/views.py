@@ -153,11 +153,12 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
             row |= {key: found[of_forecast] for key, of_forecast in FORECAST_KEYS.items()}
             if found["verdict"] == "no":
                 row["probability"] = 1.0 - found["probability"]
+            row["joining"] = found["on_own" if view["goal"] == "own" else "on_all"]
             if view["goal"] == "own":
                 row |= {"break_even": found["break_even_epsilon_own"], "break_even_low": None, "break_even_high": None}
     kept = (
         "public_only_band", "heterogeneity", "runner_up", "agreed", "recommended", "trades", "caution", "description",
-        "public_mix", "strata_unused", "without_stratum", "sampled_by_owner",
+        "public_mix", "strata_unused", "without_stratum", "sampled_by_owner", "with_sum",
     )  # fmt: skip
     inside = [owner["name"] for owner in document["owners"] if owner["in_best_subset"]]
     view |= {name: document[name] for name in kept} | {
@@ -206,6 +207,7 @@ def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, 
     subset, joined = members.best_subset(), [seat for seat in question.seats if seat.joined]
     return {
         "goal": question.agreement.goal,
+        "worthwhile": question.agreement.worthwhile,
         "together": {name: median * factor for name, factor in spread.items()},
         "public_only": public_only,
         "owners": _rows(question, made, members, public_only),
@@ -236,6 +238,7 @@ def _rows(question: Question, made: Prepared, members: Consortium, public_only: 
     own, enough_for = _on_own(agreed.owner_tables, made, together, public_only, agreed.worthwhile)
     if agreed.goal == "own":
         rivals = enough_for
+    break_even = members.break_evens(np.asarray(rivals, dtype=np.float64)) if few else []
     rows: list[dict[str, Any]] = []
     i = -1
     for seat in question.seats:
@@ -253,7 +256,7 @@ def _rows(question: Question, made: Prepared, members: Consortium, public_only: 
             "best_weight": float(weights[i]), "probability": None,
         }  # fmt: skip
         if few:
-            row |= {"break_even": members.break_even(i, float(rivals[i])), "worth": float(shares[i])}
+            row |= {"break_even": break_even[i], "worth": float(shares[i])}
         rows.append(row)
     return rows
 

@@ -1,11 +1,29 @@
 """The claims' own trials: settings that the papers speak of and draw no figure of."""
 
-from copriv_papers.consortia import A_LENDING, S_LENDING, Mechanism, Setting, Start
+from itertools import product
+
+from copriv_papers.consortia import (
+    A_HOSPITAL,
+    A_LENDING,
+    S_LENDING,
+    Mechanism,
+    Setting,
+    Start,
+    at_hand,
+    hospital_records,
+)
 from copriv_papers.figure import Cell, Effort
 from copriv_papers.trials import Trial
 
 LARGE, SMALL = 100_000, 1000
 EAGER, RELUCTANT = 10.0, 0.1
+OWNERS = (3, 5, 10, 11, 30, 86)
+"""Numbers of banks, of 10,000 records each and alike, whose plans are compared: each answer seen, and the sum alone."""
+BUDGETS = (1.0, 2.5, 10.0)
+SEEN = {"each answer": None, "the sum, t = 0": 0, "the sum, t = 1": 1}
+"""What the learner sees, and how many owners may work together with it."""
+BOTH = ("each answer", "the sum, t = 1")
+TABLES = ("loans", "everybody's loans")
 
 
 def cells(effort: Effort) -> list[Cell]:
@@ -34,4 +52,42 @@ def cells(effort: Effort) -> list[Cell]:
         one("6 banks", a, published, [10_000] * 6, [10.0] * 6),
         one("101 banks", a, published, [10_000] * 101, [2.5] * 101),
         one("101 banks, planned", a, "planned", [10_000] * 101, [2.5] * 101),
+        *_planned(effort),
     ]  # fmt: skip
+
+
+def bank(table: str, owners: int, epsilon: float, seen: str) -> str:
+    """Name of a trial of `_planned`."""
+    return f"{table}: {owners} banks at {epsilon:g}, {seen}"
+
+
+def stays(seen: str) -> str:
+    """Name of a trial of `_planned` on stays in hospitals."""
+    return f"86 hospitals at 1, {seen}"
+
+
+def _planned(effort: Effort) -> list[Cell]:
+    """Owners that are alike and answer by terms that are planned from public rows, with each answer seen or the sum alone."""
+
+    def cell(
+        name: str, setting: Setting, on: Effort, records: tuple[int, ...], ε: float, t: int | None, runs: int
+    ) -> Cell:
+        agreement = setting.agreement(records, [ε] * len(records), "planned", on.paths)
+        summed = {} if t is None else {"rule": "S2", "aggregation": "sum", "colluding": t}
+        agreement = agreement.replace(agreement=summed, data={"heterogeneity": 0.0})
+        trial = Trial(agreement, "planned", runs, setting.held_out, alone=1, planned_on=on.planned_on)
+        return Cell({"name": name}, trial)
+
+    owners = OWNERS[2:4] if effort.quick else OWNERS
+    found = []
+    for (table, on), (seen, t) in product(zip(TABLES, (effort, effort.inside), strict=True), SEEN.items()):
+        setting = A_LENDING.on(on.paths)
+        found += [
+            cell(bank(table, N, ε, seen), setting, on, (10_000,) * N, ε, t, effort.few_runs)
+            for N, ε in product(owners, BUDGETS)
+        ]
+    if at_hand("hospital") is not None and not effort.quick:
+        hospitals = A_HOSPITAL.on(effort.paths)
+        sizes = hospital_records(hospitals, effort.paths)
+        found += [cell(stays(seen), hospitals, effort, sizes, 1.0, SEEN[seen], 5) for seen in BOTH]
+    return found

@@ -20,6 +20,7 @@ COMMANDS = {
     "is read.",
     "own-learners": "Without a central model: each owner answers once, and learns from everybody's answers. For whom does "
     "it pay?",
+    "market": "A data market: by what owners state, who joins, at which epsilon, and who pays whom.",
     "simulate": "Run an agreement many times with simulated noise: what the collaboration would give.",
     "reproduce": "Regenerate figures of the two papers. A finished figure is not computed again unless its settings "
     "change.",

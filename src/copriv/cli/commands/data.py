@@ -181,9 +181,8 @@ class _Findings:
         if schema is None:
             return
         if units != agreed.records:
-            what = "persons" if agreed.unit else "records"
             self.problems.append(
-                f"owner.records: {name} is agreed to hold {agreed.records} {what}, the table has {units}; "
+                f"owner.records: {name} is agreed to hold {agreed.records} {agreed.counted}, the table has {units}; "
                 "correct the agreement or the table"
             )
         self.problems += refused

@@ -123,7 +123,7 @@ def lines(outlook: Forecast, asked: Sequence[str] = (), headline: Sequence[str] 
     said, more = [*headline] or [answer(outlook)], [*qualified(outlook), *filter(None, [outlook.caution])]
     table = _aligned(owners(outlook), min(6, outlook.n_owners), width) + _wrapped(better_by(outlook), width)
     models: list[str] = []
-    every_model = _aligned(costs(outlook), HEIGHT, width)
+    every_model = _aligned(costs(outlook), HEIGHT, width, least=26)
     if question:
         said, more, table, models = [], [*said, *more], [], every_model
     told = [line for note in notes(outlook) for line in _wrapped(note, width)]
@@ -143,13 +143,17 @@ def lines(outlook: Forecast, asked: Sequence[str] = (), headline: Sequence[str] 
     return screen()
 
 
-def _aligned(table: Table, most: int, width: int) -> list[str]:
-    """The first column to the left, the others to the right; at most so many rows (one more, where that is the last)."""
+def _aligned(table: Table, most: int, width: int, least: int = 14) -> list[str]:
+    """The first column to the left, the others to the right; at most so many rows (one more, where that is the last).
+
+    least: columns of the screen that the first one may take before another one is left out; longer names are cut.
+    """
     rows, more = table.first(most)
+    longest = max(cell_len(row[0]) for row in (table.head, *rows))
     others = [max(map(cell_len, column)) for column in list(zip(table.head, *rows, strict=True))[1:]]
-    while len(others) > 1 and width - sum(others) - 2 * len(others) < 14:
+    while len(others) > 1 and width - sum(others) - 2 * len(others) < min(longest, least):
         others.pop()  # a narrow screen has fewer columns, none of them cut
-    gap = 3 if cell_len(table.head[0]) + sum(others) + 3 * len(others) <= width else 2
+    gap = 3 if longest + sum(others) + 3 * len(others) <= width else 2
     room = max(width - sum(others) - gap * len(others), 8)
     names = [_cut(row[0], room) for row in (table.head, *rows)]
     first, made = max(map(cell_len, names)), []

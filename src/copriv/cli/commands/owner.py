@@ -17,7 +17,7 @@ from copriv.cli.commands.ui import needed
 from copriv.cli.console import answer, log, log_about, progress, waiting
 from copriv.display.ledger import spent
 from copriv.errors import AgreementError, InvalidInput, UsageError
-from copriv.formatting.numbers import listed, percent
+from copriv.formatting.numbers import counted, listed, percent
 from copriv.terms import can_be_told_apart
 
 if TYPE_CHECKING:
@@ -199,9 +199,9 @@ def personalize(
     options.check_target("--out", to, model, data)
     own = Model.load(model, unfinished).personalized(data, seed=seed)
     found = own.record["personalized_at_home"]
-    how = f"about {percent(found['common_share'])} of it is the common model, the rest your {found['rows']:,} rows"
+    how = f"about {percent(found['common_share'])} of it is the common model, the rest your {counted(found['rows'], 'row')}"
     if "persons" in found:
-        how += f" of {found['persons']:,} persons"
+        how += f" of {counted(found['persons'], 'person')}"
     _kept_at_home(to, own, {"schema": "copriv.personalized/1", "path": str(to), **found}, how, as_json)
 
 

@@ -14,10 +14,7 @@ from copriv.data.tables import read_table
 from copriv.errors import DataError
 
 SCHEMA = Schema(
-    columns=(
-        *(Number(f"V{k}", -150, 150, scale=1.0) for k in range(1, 29)),
-        Number("Amount", 0, 30_000, scale=250.0),
-    ),
+    columns=(*(Number(f"V{k}", -150, 150, scale=1.0) for k in range(1, 29)), Number("Amount", 0, 30_000, scale=250.0)),
     target=TwoClasses("Class", negative="0", positive="1"),
 )
 

@@ -98,10 +98,7 @@ MODELDATA = Schema(
     columns=(
         Number("funded_amnt", 500, 40_000),
         Category.coded("term", ("term_36", "term_60")),
-        Category.coded(
-            "emp_length",
-            ("emp_unk", "emp_lt_1", *(f"emp_{years}" for years in range(1, 10)), "emp_ge_10"),
-        ),
+        Category.coded("emp_length", ("emp_unk", "emp_lt_1", *(f"emp_{years}" for years in range(1, 10)), "emp_ge_10")),
         _capped("annual_inc", 1_000_000),
         _capped("delinq_2yrs", 100),
         _capped("inq_last_6mths", 100),

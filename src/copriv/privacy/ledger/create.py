@@ -48,7 +48,10 @@ def create_ledger(
         counting = [each for each in book.counting(book.folder, folder, unused=keys is None) if each.ledger not in mine]
         lost = [each for each in counting if carry and each.ledger.startswith(carry)]
         if carry and len(lost) != 1:
-            raise LedgerFailed(f"{book.folder}: no witness of a ledger {carry}; found {book.named(counting) or 'none'}")
+            raise LedgerFailed(
+                f"{book.folder}: no witness of a ledger {carry}; found {book.named(counting) or 'none'}. Give the beginning of "
+                "the identity of one of these, or the folder of its witness (--witness)"
+            )
         left = [each for each in counting if each not in lost]
         if left and not another:
             raise LedgerDamaged(
@@ -88,7 +91,10 @@ def adopt(path: str | Path, owner: str, head: str, witness: str | Path, keys: st
     with Book(keys or witness).claimed() as book:
         totals = verify(path)
         if totals.head != head:
-            raise LedgerDamaged(f"{path.name}: its head is {totals.head}, not {head}; nothing was changed")
+            raise LedgerDamaged(
+                f"{path.name}: its head is {totals.head}, not {head}; nothing was changed. If the second one was written down "
+                "last, this is an older copy or another ledger: restore the newest copy"
+            )
         if totals.owner != owner:
             raise BudgetRefused(
                 f"{path.name}: is the ledger of {totals.owner!r}, not of {owner!r}; give its own keys. If these are the same "

@@ -26,7 +26,6 @@ over-counting: answers that are paid for ahead and never asked for stay paid for
 many of them were released (their lines may not have reached the disk), all count as given, as a line `lost` records.
 """
 
-import hashlib
 import os
 from collections.abc import Callable
 from fractions import Fraction
@@ -52,7 +51,7 @@ from copriv.privacy.ledger import (
 from copriv.privacy.ledger.book import Book, home
 from copriv.privacy.ledger.chain import Chain
 from copriv.privacy.ledger.disk import BINARY, close, lock
-from copriv.privacy.ledger.lines import ZERO, Charged, Entry, RunTotals
+from copriv.privacy.ledger.lines import ZERO, Charged, Entry, RunTotals, digest
 from copriv.privacy.ledger.read import first_hash
 from copriv.privacy.ledger.witness import Witness
 from copriv.types import Array
@@ -209,7 +208,7 @@ class RunLedger:
             return None
         if known.run != self._run:
             raise QueryRefused(f"{owner} refused: query {identity} was asked in another run; ask under a new identity")
-        if known.theta != _digest(theta):
+        if known.theta != digest(theta):
             raise QueryRefused(
                 f"{owner} refused: query {identity} was asked before at another theta; ask under a new identity"
             )
@@ -229,7 +228,7 @@ class RunLedger:
     ) -> None:
         with self.file.one_at_a_time:
             (ε, δ), run = self._checked(identity, (epsilon, delta), phase), self._totals
-            charge = Entry("charge", run.fingerprint, self._run, identity, ε, δ, _digest(theta))
+            charge = Entry("charge", run.fingerprint, self._run, identity, ε, δ, digest(theta))
             if self._is_paid_for(ε, phase):
                 self.file.pending[identity] = charge
                 return
@@ -316,7 +315,3 @@ class RunLedger:
     def head(self) -> str:
         """The hash of the newest line on the disk, over all runs; the learner keeps it to detect an older copy."""
         return self.file.head
-
-
-def _digest(theta: Float[Array, " p"]) -> str:
-    return hashlib.sha256(np.ascontiguousarray(theta, dtype="<f8").tobytes()).hexdigest()

@@ -31,7 +31,11 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 
+import numpy as np
+from jaxtyping import Float
+
 from copriv.privacy.ledger import NOTHING, LedgerDamaged, PhaseBudget, Sums, since
+from copriv.types import Array
 
 START = hashlib.sha256(b"copriv ledger 2").hexdigest()
 """The head of a chain without lines."""
@@ -57,6 +61,11 @@ class Entry:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         line = Line(**vars(self), number=lines + 1, time=now, nonce=secrets.token_hex(32), hash="")
         return replace(line, hash=line.chained(head))
+
+
+def digest(numbers: Float[Array, " n"]) -> str:
+    """SHA-256 of θ or of an answer as little-endian float64 numbers, hex, as lines of ledgers and of runs state it."""
+    return hashlib.sha256(np.ascontiguousarray(numbers, dtype="<f8").tobytes()).hexdigest()
 
 
 def chained(entries: Iterable[Entry], lines: int = 0, head: str = START) -> list["Line"]:
@@ -103,8 +112,8 @@ class Line(Entry):
         """The line of these bytes. Raises ValueError for anything that `to_bytes` does not return."""
         try:
             said = json.loads(raw)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"no JSON ({error})") from None
+        except (ValueError, RecursionError):
+            raise ValueError("it is no JSON") from None
         if not isinstance(said, dict) or list(said) != ["line", *_TEXTS] or type(said["line"]) is not int:
             raise ValueError("not the keys of a line")
         if not all(isinstance(said[key], str) for key in _TEXTS):

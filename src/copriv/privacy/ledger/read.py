@@ -62,8 +62,8 @@ def parsed(path: Path, raw: bytes, number: int) -> Line:
     except ValueError as error:
         if number == 1:
             raise LedgerDamaged(
-                f"{path}: cannot be used as a ledger: its first line is none ({error}); give the path of an owner's ledger, "
-                "or restore its newest copy"
+                f"{path}: cannot be used as a ledger: its first line is no ledger's ({error}); give the path of an owner's "
+                "ledger, or restore its newest copy"
             ) from None
         raise LedgerDamaged(f"ledger: line {number} cannot be read ({error}); restore the newest copy") from None
 

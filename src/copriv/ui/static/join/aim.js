@@ -1,4 +1,4 @@
-// The error that people can live with: the least ε that reaches it, or the other way round.
+// Whose records count, and the error that people can live with: the least ε that reaches it, or the other way round.
 
 import { byId, h } from "../dom.js";
 import { number, percent, t } from "../text.js";
@@ -20,6 +20,15 @@ export function aim(desk) {
     });
     return h("label", { class: "tick" }, input, h("span", {}, t(`join.aim.${value}`)));
   };
+  const goal = (value) => {
+    const input = h("input", { type: "radio", name: "goal", value });
+    input.checked = (state.agreement.goal ?? "own") === value;
+    input.addEventListener("change", () => {
+      state.agreement.goal = value;
+      desk.changed();
+    });
+    return h("label", { class: "tick" }, input, h("span", {}, t(`join.goal.${value}`)));
+  };
   const slider = h("input", { type: "range", min: LOWEST, max: HIGHEST, step: 0.02, value: Math.log10(state.target), "aria-label": t("join.aim.gap") });
   const shown = h("output", {});
   const least = h("p", { id: "least" });
@@ -35,6 +44,7 @@ export function aim(desk) {
     desk.changed();
   });
   place.append(
+    h("fieldset", { id: "goal" }, h("legend", {}, t("join.goal")), goal("own"), goal("common")),
     h("fieldset", {}, h("legend", {}, t("join.aim.start")), choice("epsilon"), choice("error")),
     h("div", { class: "field" }, h("span", {}, t("join.aim.gap"), " ", shown), slider),
     least, reached, button);

@@ -14,6 +14,7 @@ export function rows(desk) {
   const { state } = desk;
   let file = null;
   let failed = "";
+  const allOfThem = h("p", { class: "quiet", id: "rows-there" }, t("owner.wait")); // of a file that the agreement names
 
   function sources() {
     const agreed = desk.start.state.data.dataset;
@@ -32,7 +33,7 @@ export function rows(desk) {
     source.addEventListener("change", () => choose(source.value));
     const parts = [h("label", { class: "field" }, h("span", {}, t("join.rows.source")), source)];
     if (source.value === "file") parts.push(...fileParts());
-    else if (source.value !== "none") parts.push(numberField());
+    else if (source.value !== "none") parts.push(state.data.public ? allOfThem : numberField());
     if (failed) parts.push(h("p", { class: "note", role: "alert" }, failed));
     place.replaceChildren(...parts);
   }
@@ -104,5 +105,9 @@ export function rows(desk) {
   }
 
   build();
-  return { show() {} };
+  return {
+    show(view) {
+      if (view.kind === "exact") allOfThem.textContent = t("join.rows.there", { rows: count(view.public_rows) });
+    },
+  };
 }

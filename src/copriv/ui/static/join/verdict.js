@@ -38,13 +38,33 @@ function outside(row) {
 function headline(view) {
   const joined = view.owners.filter((row) => row.joined);
   const [gain, rest, even] = ["yes", "no", "open"].map((kind) => joined.filter((row) => row.verdict === kind));
-  if (even.length === joined.length) return t("join.close.all");
   const [names, others, open] = [gain, rest, even].map((rows) => listed(rows.map((row) => row.name)));
   let kind = `pays.${gain.length ? "all" : "none"}`;
   if (even.length) kind = `${gain.length ? "pays" : "not"}.only`;
   if (gain.length && rest.length) kind = "pays.some";
-  const likely = [...gain, ...rest].every((row) => row.sure) ? "" : ".likely";
-  return [t(`join.${kind}${likely}`, { names, others }), even.length ? t("join.close", { even: open }) : ""].join(" ").trim();
+  if (even.length === joined.length) kind = "close.all";
+  const sentences = [even.length && even.length < joined.length ? t("join.close", { even: open }) : ""];
+  if (view.kind === "exact") sentences.push(...byHowMuch(view, gain, even));
+  if (view.goal === "common") sentences.push(t("join.goal.said"));
+  const likely = kind === "close.all" || [...gain, ...rest].every((row) => row.sure) ? "" : ".likely";
+  return [t(`join.${kind}${likely}`, { names, others }), ...sentences].filter(Boolean).join(" ");
+}
+
+/** By how much records would be predicted better, as the full forecast has it; where it is open, both outcomes. */
+function byHowMuch(view, gain, even) {
+  const own = view.goal === "own" ? "own" : "all";
+  const said = [];
+  if (gain.length) said.push(t(`join.better.${own}`, { better: range(gain.map((row) => row.joining.gain)) }));
+  if (!gain.length && !even.length) said.push(t(`join.better.not.${own}`, { worthwhile: percent(view.worthwhile) }));
+  const both = even.map((row) => row.joining).filter((joining) => joining.if_alike && joining.if_unlike);
+  const [alike, unlike] = ["if_alike", "if_unlike"].map((key) => (both.length ? range(both.map((joining) => Math.max(joining[key].gain, 0))) : ""));
+  if (alike !== unlike) said.push(t("join.close.both", { alike, unlike }));
+  return said;
+}
+
+function range(values) {
+  const [low, high] = [Math.min(...values), Math.max(...values)].map(percent);
+  return low === high ? low : t("owner.bar.band", { low, high });
 }
 
 let waited = () => {};
