@@ -80,7 +80,6 @@ def cautious(sample: PublicSample, found: Plan, heterogeneity: Heterogeneity, se
     made = _worlds(sample, heterogeneity, seed)
     levels = tuple(made)
     cost = np.array([[mean_cost(made[u], choice.agreement, REGRET_RUNS, seed) for u in levels] for choice in short])
-    cost += np.array([[choice.outliers] for choice in short])
     chosen = int(np.argmin(_regret(cost).max(axis=1)))
     caution = Caution(heterogeneity, levels, short, cost, chosen, found.choice)
     choice, seconds = short[chosen], found.seconds + time.perf_counter() - begun

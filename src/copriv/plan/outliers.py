@@ -1,6 +1,6 @@
 """The cost of outliers that are too rare to be among the public rows, against which plans are insured.
 
-A kind of record that one in RARER·n₀ is, is absent from n₀ public rows with probability 0.8. The fitness counts such records in
+A kind of record that one in RARER·n₀ is, is absent from n₀ public rows with probability 0.8 or more. The fitness counts such records in
 full, while a private answer bounds their influence: where Ξ is below their gradients they cost the same whatever the budget is,
 and where it is not, their curvature needs a shorter step. Where noise is small, a wider Ξ and a shorter step cost little.
 
@@ -27,13 +27,16 @@ from copriv.rules import Way, named
 from copriv.types import Array, LinearLoss, is_linear
 
 RARER = 5
-"""Outliers are one in RARER times the number of public rows."""
+"""Outliers are one in RARER times the number of public rows, which counts as FEWEST where it is smaller."""
+FEWEST = 1000
 LENGTHS = (1.25, 1.75, 2.5, 3.5, 5.0, 7.0)
 """In real tables the longest record is 1 to 10 times as long as the longest of 1,000."""
 PROBABILITY = 0.2
 """Probability that owners hold such records, of one of LENGTHS. Set with LENGTHS, by the loans of `benchmarks.utility`."""
 COLUMNS = 8
 """Most columns in which an outlier is far out, evenly spaced among those of numbers."""
+PREMIUM = 0.1
+"""Most that insurance may add to E ψ where there are no outliers, as a share of it."""
 IN_TURN = 8
 """Most owners that are run in turn; for more, a round of all owners is about the same."""
 
@@ -144,7 +147,7 @@ def outliers_of(sample: PublicSample) -> Outliers | None:
     """
     problem, law, r, loss = sample.problem, sample.law, sample.records, sample.problem.loss
     rows, data, total = problem.unbounded[0], problem.terms.data, float(problem.terms.records.sum())
-    columns, share = np.flatnonzero(law.numbers), round(total / (RARER * rows.units)) / total
+    columns, share = np.flatnonzero(law.numbers), round(total / (RARER * max(rows.units, FEWEST))) / total
     if not share or not len(columns) or not is_linear(loss) or data.fourier_features is not None:
         return None
     longest = float(np.abs(rows.features[:, columns]).sum(axis=1).max())

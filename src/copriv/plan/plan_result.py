@@ -111,9 +111,9 @@ class Choice(Shown):
     relative_fitness: float
     """E ψ."""
     fitness: float
-    """E f, outliers included, by which choices are compared."""
-    outliers: float = 0.0
-    """E ψ that records add which are too rare for the public rows (`copriv.plan.outliers`)."""
+    """E f, by which choices are compared: before insurance."""
+    premium: float = 0.0
+    """E ψ over that of the same choice before insurance against outliers (`copriv.plan.outliers`), less 1."""
 
     @property
     def pure(self) -> bool:

@@ -241,9 +241,15 @@ class Candidate:
     gradient_bound: float
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def _key(self) -> tuple[Any, ...]:
         table = self.priced.table
         return (id(table.bounded), table.γ, *self.priced.kind, self.step, self.gradient_bound)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Candidate) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
 
     @property
     def cost(self) -> float:
