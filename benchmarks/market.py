@@ -21,14 +21,13 @@ from matplotlib.figure import Figure
 
 from copriv.forecast.coalition_value import Consortium
 from copriv.formatting.numbers import percent
+from copriv.market import MECHANISMS
 from copriv.market.allocation import Statements, allocation
 from copriv.market.costs import PrivacyCosts
-from copriv.market.posted import Trade, better_by, posted
-from copriv.market.result import MECHANISMS
-from copriv.market.sharing import Outcome, common, equal, shapley
+from copriv.market.mechanisms import Outcome, Trade, better_by, common, equal, posted, shapley
 from copriv.pictures import style
 from copriv.plan import NoiseCurve
-from copriv.terms.market import PrivacyCost
+from copriv.terms import PrivacyCost
 from copriv.types import Array
 
 LOT = 1000

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 
 import copriv
 from copriv.errors import CoprivError
+from copriv.forecast.owner_forecast import OwnerForecast
 from copriv.problem.personalization import personalized
 from copriv.types import Array
 
@@ -24,6 +26,7 @@ RUNS = 8
 WORTHWHILE = 0.005
 SURE = 1.645
 """Standard errors by which a measured gain differs from what is worthwhile, to count as known."""
+TABLES = (load_diabetes, load_breast_cancer, load_wine, load_digits)
 KINDS = ("alike", "unlike levels", "unlike slopes", "unlike levels and slopes", "unlike sizes")
 
 
@@ -59,6 +62,33 @@ class Consortium:
         strata = [f"owner {i}" for i in range(N) for _ in range(60)]
         return cls(kind, float(rng.choice([0.3, 1.0, 10.0])), train, fresh, together, strata)  # type: ignore[arg-type]
 
+    @classmethod
+    def of_a_table(cls, seed: int) -> "Consortium":
+        """Two to four owners of a table of scikit-learn, in its order by a column or shuffled, and too few public rows.
+
+        One column is predicted from the others, all scaled to [-1, 1] by their ranges. There are fewer public rows than
+        parameters, and half of every owner's rows are held out.
+        """
+        rng = np.random.default_rng([seed, 27])
+        table = TABLES[seed % len(TABLES)]().data
+        table = table[:, table.max(axis=0) > table.min(axis=0)]
+        low, high = table.min(axis=0), table.max(axis=0)
+        table = rng.permutation(2 * (table - low) / (high - low) - 1)
+        by, of = rng.choice(table.shape[1], 2, replace=False)
+        kind = ("shuffled", "sorted")[int(rng.integers(2))]
+        known = int(rng.integers(3, table.shape[1]))  # of so many parameters, one of them the intercept
+        x, y = np.delete(table, of, axis=1), table[:, of]
+        rest = np.arange(known, len(y))
+        if kind == "sorted":
+            rest = rest[np.argsort(table[rest, by], kind="stable")]
+        train, fresh = [], []
+        for mine in np.array_split(rest, int(rng.integers(2, 5))):
+            mine = rng.permutation(mine)
+            half = len(mine) // 2
+            train.append((x[mine[:half]], y[mine[:half]]))
+            fresh.append((x[mine[half:]], y[mine[half:]]))
+        return cls(kind, float(rng.choice([0.3, 1.0, 10.0, 100.0])), train, fresh, (x[:known], y[:known]), [])
+
     @property
     def agreement(self) -> copriv.Agreement:
         """Sizes and budgets; everything else is planned."""
@@ -86,21 +116,41 @@ def measured(one: Consortium, agreement: copriv.Agreement) -> Float[Array, "owne
             return np.asarray(np.mean([(x1 @ θ - y) ** 2 for θ in models], axis=0))
 
         home = [personalized(agreement, θ, rows, public=one.public).theta for θ in common[:3]]
-        without = min((errors([model]) for model in (_fit(*rows), public)), key=np.mean)
-        joined = min((errors(models) for models in (common, home)), key=np.mean)
-        saved = without - joined
-        found.append((saved.mean() / without.mean(), saved.std() / np.sqrt(len(y)) / without.mean()))
+        found.append(gain([errors([model]) for model in (_fit(*rows), public)], [errors(m) for m in (common, home)]))
     return np.array(found)
+
+
+def gain(without: list[Array], joined: list[Array]) -> tuple[float, float]:
+    """Relative fall of the error from the best model that an owner has without joining to the best that it has with it.
+
+    Each model is given by its errors on the same held-out rows. The second number is the standard error of the first.
+    """
+    best = min(without, key=np.mean)
+    saved = best - min(joined, key=np.mean)
+    return float(saved.mean() / best.mean()), float(saved.std() / np.sqrt(len(best)) / best.mean())
+
+
+def judged(owner: OwnerForecast, measured: tuple[float, float]) -> dict[str, Any]:
+    """What an owner was told of its own records, beside its measured gain and the standard error of that."""
+    said, (found, error) = owner.on_own, measured
+    return {
+        "records": owner.records, "said": said.answer, "probability": said.probability, "forecast": said.gain,
+        "gain": float(found), "error": float(error), "pays": bool(found >= WORTHWHILE),
+        "sure": bool(abs(found - WORTHWHILE) > SURE * error),
+    }  # fmt: skip
 
 
 def _fit(x: Array, y: Array) -> Array:
     return np.asarray(np.linalg.lstsq(np.column_stack([x, np.ones(len(y))]), y, rcond=None)[0])
 
 
-def rows(seed: int) -> list[dict[str, Any]]:
-    """One row an owner, with what was said with and without strata, and what was measured under each plan."""
-    one, made = Consortium.drawn(seed), []
-    for known in ("nothing", "strata"):
+def rows(seed: int, few: bool = False) -> list[dict[str, Any]]:
+    """One row an owner, with what was said with and without strata, and what was measured under each plan.
+
+    few: of a real table with fewer public rows than parameters, which have no strata.
+    """
+    one, made = Consortium.of_a_table(seed) if few else Consortium.drawn(seed), []
+    for known in ("nothing",) if few else ("nothing", "strata"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -109,15 +159,10 @@ def rows(seed: int) -> list[dict[str, Any]]:
                 made.append({"seed": seed, "known": known, "refused": str(error)})
                 continue
             gains = measured(one, told.recommended.agreement)
-        for owner, (gain, error) in zip(told.owners, gains, strict=True):
+        for owner, found in zip(told.owners, gains, strict=True):
             made.append(
-                {
-                    "seed": seed, "kind": one.kind, "epsilon": one.epsilon, "known": known, "records": owner.records,
-                    "said": owner.on_own.answer, "probability": owner.on_own.probability, "forecast": owner.on_own.gain,
-                    "gain": gain, "error": error, "pays": bool(gain >= WORTHWHILE),
-                    "sure": bool(abs(gain - WORTHWHILE) > SURE * error),
-                }
-            )  # fmt: skip
+                {"seed": seed, "kind": one.kind, "epsilon": one.epsilon, "known": known, **judged(owner, found)}
+            )
     return made
 
 
@@ -127,7 +172,7 @@ def summary(all_rows: list[dict[str, Any]]) -> str:
         "| known | owners | open | yes or no is right | of the sure ones | forced choice | said with 90 % or more | right |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for known in ("nothing", "strata"):
+    for known in dict.fromkeys(r["known"] for r in all_rows):
         of = [r for r in all_rows if r["known"] == known and "refused" not in r]
         said = [r for r in of if r["said"] != "open"]
         bold = [r for r in said if max(r["probability"], 1 - r["probability"]) >= 0.9]
@@ -150,10 +195,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--consortia", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1, help="of the first consortium")
+    parser.add_argument(
+        "--few", action="store_true", help="scikit-learn's tables, with fewer public rows than parameters"
+    )
     given = parser.parse_args()
     found: list[dict[str, Any]] = []
     for seed in range(given.seed, given.seed + given.consortia):
-        found += rows(seed)
+        found += rows(seed, given.few)
         print(seed, summary(found).splitlines()[-2:], flush=True)
     for row in found:
         if "refused" not in row and row["said"] != "open" and (row["said"] == "yes") != row["pays"]:

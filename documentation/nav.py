@@ -12,7 +12,7 @@ PARTS = {
     "Reference": ["reference"],
     "Explanation": ["explanation"],
     "Proofs": ["proofs"],
-    "Gallery": ["gallery.md"],
+    "Papers": ["papers", "gallery.md"],
     "Decisions": ["decisions"],
 }
 """Tab → folders and pages of docs/, in this order; folders that are not there are left out."""

@@ -56,3 +56,53 @@ def test_what_is_used_loads_its_own_parts_only(name: str) -> None:
 def test_the_names_of_scipy_that_cost_half_a_second_are_left_alone() -> None:
     code = "import sys, copriv; copriv.simulate, copriv.forecast; assert 'scipy.stats' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+SHOWN = """
+import io, sys
+from copriv.cli import commands, run
+
+class Terminal(io.StringIO):
+    loaded = None
+    def isatty(self):
+        return True
+    def write(self, text):
+        self.loaded = self.loaded or (text, {name.split(".")[0] for name in sys.modules})
+        return super().write(text)
+
+sys.stderr = Terminal()
+"""
+
+
+def test_a_terminal_shows_the_command_before_it_is_imported() -> None:
+    ask = f"{SHOWN}run(['forecast', 'no.toml']); print(sys.stderr.loaded[0], *sys.stderr.loaded[1], 'after:', *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
+    before, after = done.stdout.split("after:")
+    assert before.startswith("copriv forecast: loading ")
+    assert set(before.split()) & (HEAVY | {"numpy", "jaxtyping", "rich"}) == set()
+    assert {"numpy", "scipy", "rich"} <= set(after.split()), "what was imported afterwards"
+
+
+def test_every_command_is_shown_before_it_is_imported_and_on_a_terminal_only() -> None:
+    ask = f"""{SHOWN}
+def refused(module):
+    raise RuntimeError(module)
+
+commands.import_module = refused
+leaves = [name for name in commands.COMMANDS if not any(other.startswith(name + " ") for other in commands.COMMANDS)]
+for stream in (sys.stderr, io.StringIO()):
+    sys.stderr = stream
+    for name in leaves:
+        try:
+            run(name.split())
+        except RuntimeError:
+            print(name, "|", repr(stream.getvalue()))
+        stream.seek(0), stream.truncate()
+"""
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
+    told = [tuple(line.split(" | ")) for line in done.stdout.splitlines()]
+    assert len(told) >= 2 * 20
+    for name, written in told[: len(told) // 2]:
+        assert f"copriv {name}: loading" in written, name
+        assert written.endswith(" \\r'"), "and gone afterwards"
+    assert {written for _, written in told[len(told) // 2 :]} == {"''"}

@@ -9,6 +9,7 @@ import numpy as np
 import copriv
 from benchmarks.unlike.peer import Tuned, tuned
 from benchmarks.unlike.tables import Owners
+from benchmarks.verdicts import gain, judged
 from copriv import losses
 from copriv.model.records import Records
 from copriv.populations.public_sample import PublicSample
@@ -37,8 +38,11 @@ def agreement(owners: Owners, loss: str, epsilon: float, heterogeneity: float | 
     )
 
 
-def measure(owners: Owners, loss: str, epsilon: float, known: str) -> dict[str, Any]:
-    """known: "nothing", "strata" (public rows say whose they are like) or "alike" (heterogeneity = 0 stated)."""
+def measure(owners: Owners, loss: str, epsilon: float, known: str, only_verdicts: bool = False) -> dict[str, Any]:
+    """known: "nothing", "strata" (public rows say whose they are like) or "alike" (heterogeneity = 0 stated).
+
+    only_verdicts: what owners were told and what came of it, without the plan's finalists and the peer.
+    """
     begun = time.perf_counter()
     terms = agreement(owners, loss, epsilon, 0.0 if known == "alike" else None)
     with warnings.catch_warnings():
@@ -47,6 +51,8 @@ def measure(owners: Owners, loss: str, epsilon: float, known: str) -> dict[str, 
     seconds = time.perf_counter() - begun
     ψ, plan = told.recommended.relative_fitness, told.plan
     measured = simulated(plan.agreement, owners, RUNS, alone=True)
+    if only_verdicts:
+        return {"owners": verdicts(told, measured, owners, loss), "seconds": time.perf_counter() - begun}
     tried = {choice.describe(): choice for choice in plan.measured[:FINALISTS]}
     if plan.caution is not None:
         tried |= {choice.describe(): choice for choice in plan.caution.choices}
@@ -87,9 +93,13 @@ def simulated(terms: copriv.Agreement, owners: Owners, runs: int, alone: bool) -
 
 def public_only(terms: copriv.Agreement, owners: Owners) -> float:
     """ψ on everybody's records of the model that the public rows give: what needs no other organisation either."""
+    return psi(Problem.of(terms, owners.train, owners.public), public_model(terms, owners))
+
+
+def public_model(terms: copriv.Agreement, owners: Owners) -> Any:
+    """The model that the public rows give."""
     told = Problem.forecasting(terms, owners.public)
-    model = told.feasible_set.project(PublicSample.of(told).optimum.theta)
-    return psi(Problem.of(terms, owners.train, owners.public), model)
+    return told.feasible_set.project(PublicSample.of(told).optimum.theta)
 
 
 def _peer(owners: Owners, terms: copriv.Agreement, epsilon: float) -> Tuned:
@@ -136,7 +146,7 @@ def _with_one(x: Any, y: Any) -> Records:
 def verdicts(told: copriv.Forecast, measured: copriv.Simulation, owners: Owners, loss: str) -> list[dict[str, Any]]:
     """For each owner: both verdicts, and what they are about, on its own held-out rows and on everybody's."""
     lost, terms = losses.named(loss), told.recommended.agreement
-    models = measured.theta[: min(10, len(measured.theta))]
+    models, public = measured.theta[: min(10, len(measured.theta))], public_model(terms, owners)
     rows = []
     for i, ((x, y), (tx, ty)) in enumerate(zip(owners.train, owners.test, strict=True)):
         said, own = told.owners[i], _with_one(x, y)
@@ -146,12 +156,13 @@ def verdicts(told: copriv.Forecast, measured: copriv.Simulation, owners: Owners,
         with_common = np.mean([lost.values(θ, one, ty) for θ in models], axis=0)
         with_own = lost.values(alone, one, ty)
         common, mine = float(with_common.mean()), float(with_own.mean())
-        made = personalized(terms, models[0], (x, y), public=owners.public).theta
-        each = [lost.values(θ, one, ty) for θ in (made, alone, models[0])]
+        made = [personalized(terms, θ, (x, y), public=owners.public).theta for θ in models[:3]]
+        each = [lost.values(θ, one, ty) for θ in (made[0], alone, models[0])]
+        at_home = np.mean([lost.values(θ, one, ty) for θ in made], axis=0)
         above = each[0] - 1.05 * min(each[1:], key=np.mean)
         rows.append(
             {
-                "records": len(y),
+                **judged(said, gain([with_own, lost.values(public, one, ty)], [with_common, at_home])),
                 "alone": said.alone,
                 "alone_low": said.alone_low,
                 "alone_high": said.alone_high,

@@ -18,12 +18,12 @@ from benchmarks.unlike.judged import (
     own_expected,
 )
 from benchmarks.unlike.tables import cells
+from benchmarks.verdicts import SURE, WORTHWHILE, summary
 
 PAGE = Path("docs/reference/unlike-owners.md")
 CHANGED, LARGE = 0.02, 0.1
 EXACT = 1e-6
-SURE = 1.645
-"""Standard errors that chance passes once in twenty times."""
+VERDICTS = "## Verdicts of owners on their own records"
 
 
 def page(rows: list[dict[str, Any]], note: str = "") -> str:
@@ -73,7 +73,7 @@ def page(rows: list[dict[str, Any]], note: str = "") -> str:
             if some:
                 lines.append(_line(name, known, some))
     lines[6:6] = _targets(done) + ([note, ""] if note else [])
-    lines += ["", "## Personalized at home", "", *_finished(done), "", "## Every cell", ""]
+    lines += ["", *_verdicts(done), "", "## Personalized at home", "", *_finished(done), "", "## Every cell", ""]
     lines += [
         "| cell | forecast | measured | in the band | plan over best | plan |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -86,6 +86,31 @@ def page(rows: list[dict[str, Any]], note: str = "") -> str:
         )
     lines += [f"| {r['cell']} | failed | {r['failed']} | | | |" for r in rows if "failed" in r]
     return "\n".join(lines) + "\n"
+
+
+def verdicts_alone(text: str, rows: list[dict[str, Any]]) -> str:
+    """The page with its section on verdicts written anew."""
+    before, _, after = text.partition(VERDICTS)
+    section = "\n".join(_verdicts([row for row in rows if "failed" not in row]))
+    return before + section + "\n\n## " + after.partition("\n## ")[2]
+
+
+def _verdicts(done: list[dict[str, Any]]) -> list[str]:
+    """How often owners' verdicts of three values are right on their own held-out rows."""
+    owners = [{**owner, "known": row["known"]} for row in done for owner in row["owners"] if "said" in owner]
+    told = [owner for owner in owners if owner["own_events"] is None or owner["own_events"] >= EVENTS]
+    return [
+        VERDICTS,
+        "",
+        "`python -m benchmarks.unlike --verdicts --page` writes this section. An owner's verdict, *yes*, *no* or *open*, is "
+        "held against the gain on its held-out rows: from the better of its own and the public model to the better of the "
+        f"common one and that personalized at home. It is *right* where that gain is above or below {WORTHWHILE:.1%}, as it "
+        f"says. The cells are {sum(any('said' in o for o in row['owners']) for row in done)} of those below; where a class is "
+        f"rare, owners with fewer than {EVENTS} held-out rows of it are left out. On few held-out rows the measured gain is a "
+        f"guess: *the sure ones* are those whose gain differs from {WORTHWHILE:.1%} by {SURE} standard errors.",
+        "",
+        summary(told),
+    ]
 
 
 def _targets(done: list[dict[str, Any]]) -> list[str]:

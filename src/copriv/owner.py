@@ -30,7 +30,14 @@ from copriv.formatting.numbers import counted
 from copriv.mechanisms.mechanism import Phase, start_of
 from copriv.model.records import InBlocks, Records
 from copriv.privacy.ledger import Ledger, MemoryLedger, overspent
-from copriv.privacy.release_time import ReleaseTime, measured_seconds, rounded_slot, timed
+from copriv.privacy.release_time import (
+    KeepsOfRecords,
+    ReleaseTime,
+    coarse_slot,
+    measured_seconds,
+    rounded_slot,
+    timed,
+)
 from copriv.protocol import Answer, Query
 from copriv.types import Array, Loss, is_linear
 from copriv.validation import finite_array
@@ -82,10 +89,8 @@ class Owner(Shown):
                 f"owner.records: {name} agreed to {self._terms.records} {self._terms.counted}, its data has {records.units}; "
                 "the noise depends on it: correct the agreement"
             )
-        self._seconds_to_read, begun = 0.0, time.perf_counter()
+        self._seconds_to_read = 0.0
         self._check_records(agreement, name, records, loss)
-        if not isinstance(records, Records):
-            self._seconds_to_read = time.perf_counter() - begun
         self._times = times
         self._draws: ReleaseTime | None = None
         """Slots of the draws ahead, whose length depends neither on the records nor on noise that is used."""
@@ -156,16 +161,25 @@ class Owner(Shown):
     def release_time(self) -> ReleaseTime:
         """Slots that are long enough for an answer on any records of this shape, measured on made-up ones.
 
-        For records that are not in memory the time of reading them is added.
+        Where reading the owner's own table takes longer than that, or nothing can be made up of its source, slots follow from
+        the time that reading took, in coarse steps.
         """
-        rows = self._records.units
+        rows, private = self._records.units, self._phase.private
         if self._terms.unit is not None:
             rows *= self._terms.unit_records or 1
             if self._terms.unit_records is None and isinstance(self._records, Records):
                 # The number of rows per person is not public: it is rounded up to a power of 2.
                 rows *= 2 ** math.ceil(math.log2(max(len(self._records) / rows, 1.0)))
-        seconds = measured_seconds(self._phase.private, self._loss, rows, self._start)
-        return ReleaseTime(rounded_slot(seconds + self._seconds_to_read))
+        if isinstance(self._records, Records) and isinstance(private, KeepsOfRecords):
+            private.keep(self._loss, self._records)
+        made_up = getattr(self._records, "made_up", None)
+        seconds = measured_seconds(private, self._loss, rows, self._start, made_up)
+        slot = rounded_slot(seconds)
+        if not isinstance(self._records, Records) and (made_up is None or self._seconds_to_read > slot):
+            self._check_records(self._agreement, self.name, self._records, self._loss)  # the first pass filled caches
+            if made_up is None or self._seconds_to_read > slot:
+                slot = coarse_slot(self._seconds_to_read + seconds)
+        return ReleaseTime(slot)
 
     def draw_ahead(self) -> None:
         """Draw the noise of the next answer while no query waits for it, where the mechanism allows it.
@@ -222,10 +236,12 @@ class Owner(Shown):
             if agreement.one_answer:
                 what = f'mechanism "{agreement.agreement.mechanism}"'
             raise AgreementError(f"owner: {what} needs {name}'s records in memory; raise the limit (--memory)")
+        begun = time.perf_counter()
         for block in records.blocks():
             loss.check_target(block.target)
             if not (block.weight == 1).all():
                 raise AgreementError("owner.records: records that are not in memory weigh 1 each")
+        self._seconds_to_read = time.perf_counter() - begun
 
     def _check(self, query: Query) -> None:
         if query.owner != self.name:

@@ -34,6 +34,10 @@ def summed(owners: int = 5, owner: dict | None = None, **terms: object) -> Agree
         ({"rule": "A2", "group_size": 2}, "aggregation: rule A2 has 1 owner"),
         ({"rule": "A1", "group_size": 3}, "aggregation: rule A1 has 2 owner"),
         ({"mechanism": "objective", "answers": 1}, 'with mechanism "objective" there is no sum'),
+        (
+            {"mechanism": "pilot", "answers": 1, "attempts": 1},
+            "answers: .*answers once, and 1 for further attempts; set answers = 2",
+        ),
         ({"attempts": 11}, "attempts: 11 of 11 answers"),
         ({"aggregation": "each", "attempts": 1}, "attempts: is for sums"),
         ({"aggregation": "each", "colluding": 0}, "colluding: is for sums"),

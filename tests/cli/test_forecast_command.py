@@ -17,7 +17,7 @@ from copriv.cli.commands import forecast as command
 from copriv.cli.commands import forecast as forecast_answer
 from copriv.cli.output import forecast_files
 from copriv.display import forecast as words
-from copriv.display import what_if
+from copriv.display.verdict import about_without
 from copriv.forecast import what_if as what_if_asked
 from copriv.forecast.coalition_value import LEAST_EPSILON
 from copriv.forecast.what_if import reach, without
@@ -419,10 +419,10 @@ def test_what_if_says_whether_the_others_do_better_and_how_sure_that_is(outlook,
     found = what_if_asked.Without(
         ("large",), 0.4, 0.1, 0.3, 100.0, 2.0, {"small": False}, 0.2, probability, replace(outlook, public_only=0.2)
     )
-    told = " ".join(what_if.about_without(outlook, found))
+    told = " ".join(about_without(outlook, found))
     assert said in told
     assert told.startswith("Without large, ")
     assert ("the public rows alone would be better: 20 %" in told) is (probability == 0.9)
     assert "to make up for it" not in told
     rich = replace(found, others=replace(outlook, public_only=0.9))
-    assert "public rows alone would be better" not in " ".join(what_if.about_without(outlook, rich))
+    assert "public rows alone would be better" not in " ".join(about_without(outlook, rich))

@@ -17,7 +17,6 @@ from copriv.cli import console
 from copriv.cli.commands import forecast as forecast_answer
 from copriv.display import forecast as words
 from copriv.display import verdict as told
-from copriv.display import what_if
 from copriv.forecast import forecast
 from copriv.forecast.assessment import Assessment, Band
 from copriv.forecast.standalone_models import WithoutJoining
@@ -199,7 +198,7 @@ def test_questions_get_the_answers_that_the_forecast_gives(made):
         if found.reached_by == "nobody":
             assert found.records is None or found.records >= 1
             assert found.more_owners is None or found.more_owners > 0
-        assert what_if.about_target(outlook, found)
+        assert told.about_target(outlook, found)
 
 
 def one_line(text):
@@ -208,7 +207,7 @@ def one_line(text):
 
 def test_the_answer_fits_one_screen_and_has_no_symbol_and_no_rules_name(made):
     _, outlook = made
-    asked = what_if.about_target(outlook, reach(outlook, 0.7 * outlook.together))
+    asked = told.about_target(outlook, reach(outlook, 0.7 * outlook.together))
     for more, width in ((more, width) for more in ([], asked) for width in (60, 80, 120)):
         shown = forecast_answer.lines(outlook, more, width=width)
         assert width < 80 or len(shown) <= forecast_answer.HEIGHT - 1, shown

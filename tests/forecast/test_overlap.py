@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from copriv.agreement import Agreement
-from copriv.forecast.overlap import best_split, split_of
+from copriv.forecast.owner_forecast import best_split, split_of
 from copriv.plan.plan_result import NoiseCurve
 
 

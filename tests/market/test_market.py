@@ -15,11 +15,12 @@ from copriv.cli import run
 from copriv.cli.console import tell
 from copriv.display.market import told
 from copriv.errors import AgreementError
-from copriv.market import MECHANISMS, posted
+from copriv.market import MECHANISMS
+from copriv.market import mechanisms as posted
 from copriv.market.allocation import _searched, coalition_values, shapley_shares
 from copriv.market.costs import PrivacyCosts
-from copriv.market.sharing import common, equal, shapley
-from copriv.terms.market import PrivacyCost
+from copriv.market.mechanisms import common, equal, shapley
+from copriv.terms import PrivacyCost
 
 SHAPES = (
     PrivacyCost(linear=3.0), PrivacyCost(quadratic=2.0), PrivacyCost(threshold=0.5, above=4.0), PrivacyCost(linear=0.0),

@@ -89,6 +89,23 @@ def test_over_a_network_every_answer_leaves_at_a_fixed_time(tmp_path: Path, mech
     assert took >= slot
 
 
+def test_the_learner_is_told_the_slot_of_each_owner(tmp_path: Path) -> None:
+    """It waits at most an hour more because an owner tells it to."""
+    now = iter(range(10**9))
+    slots = (ReleaseTime(2e-3), ReleaseTime(3e-3), ReleaseTime(1e9, lambda: 1e9 * next(now), lambda _: None))
+
+    async def run() -> Any:
+        consortium = Consortium(tmp_path, agreement())
+        owners = [asyncio.ensure_future(consortium.own(i, times=times)) for i, times in enumerate(slots)]
+        learned = await asyncio.wait_for(consortium.learn(), 100)
+        await asyncio.gather(*owners)
+        return learned
+
+    conductor = asyncio.run(run())
+    assert finished(conductor)
+    assert conductor._slots == dict(zip(NAMES, (2e-3, 3e-3, 3600.0), strict=True))
+
+
 def test_a_second_run_needs_a_lifetime_budget_for_it(tmp_path: Path) -> None:
     consortium = Consortium(tmp_path, agreement())
     assert finished(asyncio.run(consortium.run()))

@@ -87,6 +87,37 @@ def test_with_any_the_first_is_asked_at_once() -> None:
     assert set(table.asked) == {"bank-1"}
 
 
+def test_an_owner_is_late_three_of_its_slots_after_the_deadline() -> None:
+    """A streamed table of ten million rows took 200 s for its first answer, and was overdue after 30."""
+    table = Table(":memory:", agreement(), WAIT)
+    for name, slot in zip(NAMES, (0.0, 0.0, 40.0), strict=True):
+        table.conductor.joined(name, 0.0, slot=slot)
+    table.collect()
+    for owner in NAMES[:2]:
+        for _ in range(4):
+            table.reply(owner)
+    assert table.conductor.next_deadline() == 10.0 + 3 * 40.0
+    table.later(129.0)
+    assert "overdue" not in table.kinds()
+    table.later(1.0)
+    assert "overdue" in table.kinds()
+    table.later(89.0)
+    assert table.conductor.outcome is None, "100 s of patience, and three slots"
+    table.later(1.0)
+    assert table.conductor.outcome is not None
+    assert "no answer for 220 s" in table.conductor.outcome.reason
+
+
+def test_the_slots_that_were_told_outlive_a_defect() -> None:
+    table = Table(":memory:", agreement(), WAIT)
+    for name in NAMES:
+        table.conductor.joined(name, 0.0, slot=40.0)
+    table.collect()
+    table.conductor.failed("bank-1", ZeroDivisionError(), 0.0)
+    table.later(129.0)
+    assert "overdue" not in table.kinds()
+
+
 def test_a2_goes_on_without_a_late_owner_and_uses_its_answer_when_it_comes() -> None:
     table = Table(":memory:", agreement(), WAIT)
     table.all_join()

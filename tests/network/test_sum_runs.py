@@ -19,6 +19,7 @@ from copriv.display.run import verified
 from copriv.errors import AgreementError, CoprivError, QueryRefused
 from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent, refusal_of
+from copriv.network.grpc_transport import GrpcDialer, GrpcListener
 from copriv.network.keys import Keys, KeysRefused
 from copriv.network.messages import (
     Closing,
@@ -272,6 +273,78 @@ def test_the_model_is_the_rules_on_the_sums(
             assert file.totals.spent == Fraction(ROUNDS, ANSWERS)
 
 
+def once(held: Held, attempts: int = 1, **terms: Any) -> Agreement:
+    """Owners that give their statistics, at the start, in one sum."""
+    document = agreed_by(held).to_dict()
+    document["agreement"] |= {
+        "mechanism": "statistics", "moments_share": 0.4, "answers": 1 + attempts, "attempts": attempts, "step": 1.0,
+    } | terms  # fmt: skip
+    del document["agreement"]["iterate"]
+    document["data"] = {"feature_bound": 1.0}
+    return Agreement.of(document)
+
+
+def solved(agreed: Agreement, noise: list[list[int]]) -> Any:
+    """The ridge regression of the sum of all owners' statistics and of that noise, where nothing is repaired or clipped far."""
+    shared = agreed.mechanism.in_sum(agreed, range(4), 3)
+    unit, total, cells = shared.unit, sum(UNITS.values()), np.sum(noise, axis=0).astype(np.float64)
+    assert unit is not None
+    for name, held in RECORDS.items():
+        mean = np.zeros(9)
+        for x, y in zip(held.features, held.target, strict=True):
+            gradient = -2 * y * x
+            gradient *= min(1.0, 2.0 / max(np.abs(gradient).sum(), 1e-300))
+            x = x * min(1.0, 1.0 / np.abs(x).sum())
+            mean += np.concatenate([gradient, np.outer(x, x)[np.triu_indices(3)]]) / UNITS[name]
+        cells += np.round(mean / unit * UNITS[name] / total / 2.0**shared.exponent)
+    sums, H = cells * 2.0**shared.exponent * unit, np.zeros((3, 3))
+    H[np.triu_indices(3)] = sums[3:]
+    return -np.linalg.solve(2 * (H + H.T - np.diag(np.diag(H))) + 0.1 * np.eye(3), sums[:3])
+
+
+@pytest.mark.parametrize("kind", ["memory", "grpc"])
+def test_statistics_of_all_owners_are_seen_as_one_sum(
+    tmp_path: Path, held: Held, noise: list[list[int]], kind: str
+) -> None:
+    agreed = once(held)
+    consortium = Consortium(tmp_path, agreed, kind, held)
+    own = consortium.own
+    consortium.own = lambda i: own(i, records=RECORDS[NAMES[i]])  # type: ignore[method-assign]
+    conductor = asyncio.run(consortium.run(Conduct(deadline=100.0, patience=100.0)))
+    assert finished(conductor)
+    assert len(noise) == 4
+    θ = solved(agreed, noise)
+    assert np.abs(θ).max() < 10.0
+    np.testing.assert_allclose(conductor.model, θ, rtol=1e-6)
+    assert verify_run(tmp_path / "run.db", agreed, held["learner"].authority).problems == ()
+    for name in NAMES:
+        with opened(tmp_path / f"{name}.ledger", name, Fraction(1)) as file:
+            assert file.totals.spent == Fraction(1, 2)
+
+
+@pytest.mark.parametrize("attempts", [0, 1])
+def test_an_owner_that_dies_costs_a_sum_of_statistics_an_attempt(
+    tmp_path: Path, held: Held, noise: list[list[int]], attempts: int
+) -> None:
+    table = Table(once(held, attempts), held, tmp_path / "run.db")
+    left = [1]
+
+    def lost(owner: str, message: Any) -> bool:
+        return owner == "bank-4" and isinstance(message, SetSigned) and bool(left) and bool(left.pop())
+
+    table.lost = lost
+    conductor = table.play()
+    assert conductor.outcome is not None
+    assert finished(conductor) == (attempts == 1)
+    assert table.charged == [1 + attempts] * 3 + [attempts]
+    assert len({tuple(one) for one in noise}) == len(noise) == sum(table.charged), "noise of its own for each attempt"
+    if attempts:
+        np.testing.assert_allclose(conductor.model, solved(table.agreed, noise[3:]), rtol=1e-6)
+    table.close()
+    verdict = verify_run(table.path, table.agreed, held["learner"].authority)
+    assert (verdict.problems, verdict.outcome) == ((), "finished" if attempts else "stopped")
+
+
 def test_single_answers_in_the_learners_file_say_nothing(held: Held, agreed: Agreement) -> None:
     """Each masked answer is far outside the range of what it hides; only their sum is inside it."""
     table = Table(agreed, held)
@@ -501,10 +574,11 @@ def test_an_owner_that_signs_something_else_is_out_and_nobody_is_charged(
 
 
 class Liar:
-    """A learner that says to live owners what a test says, over the links of a network in memory."""
+    """A learner that says to live owners what a test says, over links in memory or over gRPC with TLS."""
 
-    def __init__(self, agreed: Agreement, held: Held, folder: Path) -> None:
+    def __init__(self, agreed: Agreement, held: Held, folder: Path, kind: str) -> None:
         self.agreed, self.held, self.folder, self.run = agreed, held, folder, "run"
+        self.memory = MemoryNetwork() if kind == "memory" else None
         self.links: dict[str, Any] = {}
         self.there = asyncio.Event()
         self.over = asyncio.Event()
@@ -550,14 +624,16 @@ class Liar:
         """Play it with four live owners; returns how many answers each was charged for."""
 
         async def played() -> None:
-            network = MemoryNetwork()
-            async with network.listening(self.serve):
+            memory = self.memory
+            network = memory or GrpcListener("127.0.0.1:0", self.held["learner"])
+            async with network.listening(self.serve) as address:
                 with contextlib.ExitStack() as files:
                     owners = []
                     for name in NAMES:
                         file = files.enter_context(opened(self.folder / f"{name}.ledger", name, Fraction(1)))
+                        dialer = memory.dialer(name) if memory else GrpcDialer(address, self.held[name])
                         agent = OwnerAgent(
-                            self.agreed, name, RECORDS[name], Squared(), file, network.dialer(name),
+                            self.agreed, name, RECORDS[name], Squared(), file, dialer,
                             keys=self.held[name], patience=QUICK, times=ReleaseTime(1e-3),
                         )  # fmt: skip
                         owners.append(asyncio.ensure_future(agent.serve()))
@@ -578,9 +654,9 @@ class Liar:
         return charged
 
 
-@pytest.fixture
-def liar(agreed: Agreement, held: Held, tmp_path: Path) -> Liar:
-    return Liar(agreed, held, tmp_path)
+@pytest.fixture(params=["memory", "grpc"])
+def liar(agreed: Agreement, held: Held, tmp_path: Path, request: pytest.FixtureRequest) -> Liar:
+    return Liar(agreed, held, tmp_path, request.param)
 
 
 ZERO, NOBODY = np.zeros(3), dict.fromkeys(NAMES, 0)
@@ -665,6 +741,34 @@ def test_a_learner_that_replays_an_old_round_gets_what_it_has(liar: Liar) -> Non
         refused(await liar.asks("bank-1", liar.query("bank-1", ZERO, 1, identity="0" * 64)))
 
     assert liar.lie(scenario) == dict.fromkeys(NAMES, 1)
+
+
+def test_a_learner_that_changes_the_set_after_masks_gets_the_same_words(liar: Liar) -> None:
+    """bank-4 is on its side: signatures of another set, by everybody that it can move, come after the words of the first."""
+
+    async def scenario(liar: Liar) -> None:
+        await liar.introduce()
+        first = liar.together(await liar.keys(ZERO, 1))
+        signed = liar.together([await liar.asks(name, first) for name in NAMES])
+        given = await liar.asks("bank-1", signed)
+        assert isinstance(given, Answer)
+        part = OwnersPart(
+            liar.agreed, liar.run, liar.held["bank-4"], Owner(liar.agreed, "bank-4", RECORDS["bank-4"], Squared())
+        )
+        part.meet(Members(tuple(liar.held[one].certificate.decode() for one in NAMES)))
+        fresh = part.reply(liar.query("bank-4", ZERO, 1))
+        assert isinstance(fresh, PublicKeys)
+        other = PublicKeys(first.identity, (*first.keys[:3], *fresh.keys), (*first.signatures[:3], *fresh.signatures))
+        mine = part.reply(other)
+        assert isinstance(mine, SetSigned)
+        changed = SetSigned(signed.identity, (*signed.signatures[:3], *mine.signatures))
+        for name in NAMES[:3]:  # bank-1 has masked already, the others have signed the first set
+            refused(await liar.asks(name, other))
+            refused(await liar.asks(name, changed))
+        again = await liar.asks("bank-1", liar.query("bank-1", ZERO, 1))
+        assert again.gradient.tobytes() == given.gradient.tobytes(), "the words under the first set's masks"
+
+    assert liar.lie(scenario) == NOBODY | {"bank-1": 1}
 
 
 def test_an_answer_leaves_under_masks_or_not_at_all(liar: Liar) -> None:

@@ -9,6 +9,7 @@ import pytest
 from copriv.agreement import Agreement
 from copriv.errors import BudgetRefused, QueryRefused
 from copriv.losses import Squared
+from copriv.model.records import Records
 from copriv.network.masked_sum import KeysOfSum, MaskedAnswers
 from copriv.owner import Owner
 from copriv.privacy.clipping import clipped_mean_gradient
@@ -29,6 +30,31 @@ def summed(rule: str = "S2", *, delta: float = 0.0, floor: float | None = None) 
         one.model_dump(exclude_none=True) | ({"floor": floor} if floor is not None else {}) for one in agreed.owner
     ]
     return agreed.replace(agreement=given | ({"mechanism": "gaussian"} if delta else {}), owner=owners)
+
+
+ONE_ANSWER = {
+    "statistics": {"moments_share": 0.4},
+    "moments": {},
+    "pilot": {"loss_bound": 4.0},
+    "lengths": {"reach": 2.0},
+}
+
+
+def summed_once(mechanism: str, attempts: int = 1, **owner: float) -> Agreement:
+    """Owners that answer once, with answers for further attempts."""
+    agreed = summed(delta=1e-6 * (mechanism == "moments"))
+    terms = {
+        "rule": "A2",
+        "mechanism": mechanism,
+        "answers": 1 + attempts,
+        "attempts": attempts,
+        "step": 1.0,
+    } | ONE_ANSWER[mechanism]
+    owners = [one.model_dump(exclude_none=True) | owner for one in agreed.owner]
+    return Agreement.of(
+        agreed.to_dict()
+        | {"agreement": agreed.to_dict()["agreement"] | terms, "owner": owners, "data": {"feature_bound": 1.0}}
+    )
 
 
 def sides(agreed: Agreement, ledgers: Any = None) -> dict[str, MaskedAnswers]:
@@ -144,3 +170,67 @@ def test_answers_that_are_seen_are_not_masked_and_others_are() -> None:
         with pytest.raises(QueryRefused, match=why):
             owner.answer(Query("one", agreed.fingerprint, "bank-1", theta), hide)
         assert owner.ledger.answers == 0
+
+
+# Owners that answer once ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", ONE_ANSWER)
+def test_of_numbers_that_owners_give_once_only_the_sum_is_seen(mechanism: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    agreed, θ = summed_once(mechanism), np.zeros(3)
+    assert agreed.members == ((0, 1, 2),)
+    assert agreed.queries == 1
+    noise, numbers = noise_of(agreed), agreed.mechanism.numbers(agreed, 3)  # type: ignore[attr-defined]
+    assert noise.length == agreed.mechanism.length(agreed, 3)
+    clean = sum(w * numbers.of(Squared(), HELD[n], θ) for w, n in zip(agreed.weights, NAMES, strict=True))
+    words, cell = added_up(attempt_of(agreed, θ), θ, sides(agreed)), 2.0**noise.exponent
+    off = (noise.vector(words) - clean) / numbers.unit
+    assert 0 < np.abs(off).max() < 60 * noise.scale * cell
+    monkeypatch.setattr(SharedNoise, "_draws", lambda self, *_: [0] * self.length)
+    words = added_up(attempt_of(agreed, θ), θ, sides(agreed))
+    assert np.abs((noise.vector(words) - clean) / numbers.unit).max() <= 1.5 * cell + 1e-14
+
+
+@pytest.mark.parametrize("mechanism", ONE_ANSWER)
+def test_one_answer_and_each_further_attempt_are_charged(mechanism: str) -> None:
+    agreed, θ = summed_once(mechanism, 1), np.zeros(3)
+    asked = sides(agreed)
+    for attempt in (1, 2):
+        added_up(attempt_of(agreed, θ, 1, attempt), θ, asked)
+        spent = {side._summand.ledger.spent for side in asked.values()}
+        # With δ all is charged at the first answer, whose noise is that of two.
+        assert spent == {Fraction(1) if mechanism == "moments" else Fraction(attempt, 2)}
+    with pytest.raises(BudgetRefused):
+        added_up(attempt_of(agreed, θ, 1, 3), θ, asked)
+
+
+@pytest.mark.parametrize("mechanism", ONE_ANSWER)
+def test_shared_noise_is_that_of_the_strictest_owners_numbers(mechanism: str) -> None:
+    """The scale of N − t shares, in the unit of each number, is at least w_i times what owner i's answer needs by itself."""
+    agreed = summed_once(mechanism, 0, floor=8.0)
+    noise, cell = noise_of(agreed), 2.0 ** noise_of(agreed).exponent
+    needed = [w * agreed.mechanism.deviation(agreed, one) for w, one in zip(agreed.weights, agreed.owner, strict=True)]  # type: ignore[attr-defined]
+    assert max(needed) <= noise.scale * cell <= 1.002 * max(needed)
+    own = [noise._scale(part.floor, part) * cell for part in noise.parts if part.floor is not None]
+    assert len(own) == 3
+    if mechanism != "moments":
+        assert own == pytest.approx([one / 8.0 for one in needed], rel=2e-3)
+
+
+@pytest.mark.parametrize("mechanism", ONE_ANSWER)
+def test_a_unit_replaced_moves_the_rounded_numbers_no_further_than_was_counted(
+    mechanism: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows at opposite corners, which move most; a share of what is counted is reached, so that half of it would fail."""
+    monkeypatch.setattr(SharedNoise, "_draws", lambda self, *_: [0] * self.length)
+    agreed, θ = summed_once(mechanism, 0), np.zeros(3)
+    noise, order = noise_of(agreed), agreed.mechanism.order(agreed)
+    numbers, x, y = agreed.mechanism.numbers(agreed, 3), HELD["bank-1"].features, HELD["bank-1"].target  # type: ignore[attr-defined]
+    far, counted = [], noise._moves(noise.parts[0])
+    for row, target in (([1.0, 0, 0], 50.0), ([-1.0, 0, 0], 50.0), ([0, 0, 1.0], -50.0), ([0, 0, 0.0], 0.0)):
+        features, targets = x.copy(), y.copy()
+        features[0], targets[0] = row, target
+        value = numbers.of(Squared(), Records.of(features, targets), θ)
+        far.append(noise.share(0, value).view(np.int64).astype(np.float64))
+    moved = max(np.linalg.norm(a - b, ord=order) for a in far for b in far)
+    assert 0.5 * counted < moved <= counted

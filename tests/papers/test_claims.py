@@ -197,7 +197,7 @@ def test_the_page_is_a_table_of_them(tmp_path: Path) -> None:
     page = write_claims(document, tmp_path).read_text(encoding="utf-8")
     told = "reproduced in part (1 of 3). So ([erratum 5](../explanation/errata.md#erratum-5))."
     command = "[`copriv reproduce sync-fig2`](../gallery.md#sync-fig2)"
-    assert rf"| S, Fig. 2 | A \| B | 100 | 2 to 50 | 7 | {told} | {command} |" in page
+    assert rf'| <a id="claim-s-fig-2"></a>S, Fig. 2 | A \| B | 100 | 2 to 50 | 7 | {told} | {command} |' in page
     assert "quick run" in page
     assert "1 claims: 1 reproduced in part." in page
     theirs, beyond = page.split("## Beyond the papers")

@@ -48,6 +48,22 @@ def test_a_plan_with_the_sum_costs_less_and_keeps_its_terms() -> None:
     assert not seen.summed
 
 
+def test_a_plan_weighs_owners_that_answer_once_in_a_sum_but_no_fitted_models() -> None:
+    terms = planned(attempts=1).replace(data={"feature_bound": 2.0})
+    problem = copriv.Problem.forecasting(terms, public())
+    found = plan(problem, keep=False, runs=12, preconditioner=False)
+    once = [choice for choice in found.measured if choice.agreement.one_answer]
+    assert [choice.agreement.agreement.mechanism for choice in once] == ["statistics"]
+    (agreement,) = (choice.agreement for choice in once)
+    assert (agreement.answers, agreement.queries, agreement.members) == (2, 1, (tuple(range(6)),))
+    # Seen one by one, the same owners' statistics cost more, and what they would with the sum is found beside them.
+    seen = plan(problem.under(terms.each_seen()), keep=False, runs=12, preconditioner=False)
+    apart = min(choice.fitness for choice in seen.measured if choice.agreement.agreement.mechanism == "statistics")
+    assert once[0].fitness < apart
+    assert seen.with_sum is not None
+    assert seen.with_sum.fitness <= min(choice.fitness for choice in seen.measured)
+
+
 def test_a_plan_of_groups_has_sums_of_more_than_the_colluding() -> None:
     terms = planned(colluding=1, group_size="auto", communication="asynchronous", horizon=60)
     agreement, _ = cost(terms)

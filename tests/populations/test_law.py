@@ -10,8 +10,7 @@ from copriv import Agreement, Problem
 from copriv.data.extreme_values import Tail
 from copriv.errors import InvalidInput
 from copriv.model.records import Records
-from copriv.populations.features import INTENSITIES
-from copriv.populations.law import Law
+from copriv.populations.law import INTENSITIES, Law
 from copriv.populations.public_sample import PublicSample
 from copriv.populations.targets import ClassesOfFew, Regression, Sites
 from copriv.populations.world import draw_without_replacement

@@ -10,19 +10,32 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from copriv.agreement import Agreement
+from copriv import owner as owner_module
+from copriv.agreement import Agreement, data_terms
+from copriv.data import stream
+from copriv.data.stream import table_chunks
 from copriv.errors import BudgetRefused
 from copriv.losses import Hinge, Huber, Logistic, Squared
 from copriv.mechanisms import objective_solver
 from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation
 from copriv.mechanisms.objective_solver import Prepared, surface_of
-from copriv.model.records import Records
+from copriv.model.records import BLOCK, Records
+from copriv.network.setup import streamed_records
 from copriv.owner import Owner
 from copriv.privacy import release_time
 from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import MemoryLedger
 from copriv.privacy.ledger import lines as ledger_lines
-from copriv.privacy.release_time import ManyPasses, ReleaseTime, rounded_slot
+from copriv.privacy.release_time import (
+    SAFETY,
+    SHORTEST,
+    STEP,
+    ManyPasses,
+    ReleaseTime,
+    coarse_slot,
+    measured_seconds,
+    rounded_slot,
+)
 from copriv.protocol import Query
 from ledger_files import opened
 
@@ -154,9 +167,18 @@ def test_an_answer_that_fails_takes_its_slot_too() -> None:
     assert (clock.now, times.late) == (pytest.approx(4.0, abs=1e-3), 1)
 
 
-@pytest.mark.parametrize(("seconds", "slot"), [(1e-5, 1e-3), (3e-4, 2e-3), (5e-4, 2e-3), (1.3e-3, 1e-2), (0.4, 2.0)])
-def test_slots_are_coarse(seconds: float, slot: float) -> None:
-    assert rounded_slot(seconds) == pytest.approx(slot)
+def test_slots_are_at_most_a_tenth_longer_than_they_need_to_be() -> None:
+    for seconds in np.geomspace(1e-3, 1e3, 500):
+        slot = rounded_slot(float(seconds))
+        assert 1.0 - 1e-9 <= slot / (SAFETY * seconds) <= STEP
+        assert slot == pytest.approx(SHORTEST * STEP ** round(np.log(slot / SHORTEST) / np.log(STEP)), rel=1e-9)
+        assert slot <= 2.0 * seconds, "the goal: at most twice the work"
+    assert rounded_slot(1e-6) == SHORTEST
+
+
+@pytest.mark.parametrize(("seconds", "slot"), [(1e-5, 1e-3), (8e-4, 2e-3), (1.4e-3, 5e-3), (4e-3, 1e-2), (0.4, 1.0)])
+def test_slots_from_private_rows_are_coarse(seconds: float, slot: float) -> None:
+    assert coarse_slot(seconds) == pytest.approx(slot)
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "statistics", "objective"])
@@ -183,6 +205,61 @@ def test_the_slot_is_made_from_public_things(mechanism: str, monkeypatch: pytest
     assert len(set(slots)) == 1
     assert len(set(own)) == len(own), "measured on the owner's records, slots could differ"
     assert slots[0] > 1e-3, "made-up rows were measured"
+
+
+def slot_of_file(monkeypatch: pytest.MonkeyPatch, path: Path, seconds_a_byte: float) -> float:
+    """The slot of an owner that reads this file for each answer, on a clock on which only its bytes take time."""
+    clock, own = Virtual(), table_chunks
+
+    def chunks(file: Path, schema: Any, rows: int = BLOCK) -> Any:
+        def read() -> Any:
+            clock.now += (seconds_a_byte if Path(file) == path else 1e-6) * Path(file).stat().st_size
+            return own(file, schema, rows)()
+
+        return read
+
+    with monkeypatch.context() as patch:
+        patch.setattr(release_time, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+        patch.setattr(owner_module, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+        patch.setattr(stream, "table_chunks", chunks)
+        patch.setattr(data_terms, "table_chunks", chunks)
+        records, _ = streamed_records(of_file(), "bank", str(path), "", None)
+        return Owner(of_file(), "bank", records, Squared()).release_time().slot
+
+
+def of_file() -> Agreement:
+    """As `agreed`, of a file with a feature x and the target y."""
+    return agreed("laplace").replace(data={"features": ["x"], "target": "y", "bounds": {"x": [0, 1], "y": [0, 1]}})
+
+
+def test_the_slot_of_a_file_is_that_of_a_made_up_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Files of other cells, which take other times, have the same slot, unless theirs takes longer than a made-up one's."""
+    path, slots = tmp_path / "loans.csv", set()
+    for cell in ("0", "0.5", "0.12345678901"):
+        path.write_text("x,y\n" + f"{cell},{cell}\n" * N)
+        slots.add(slot_of_file(monkeypatch, path, 1e-6))
+    assert len(slots) == 1
+    assert SHORTEST < slots.pop() < 0.1, "some 20 kB at a microsecond each"
+    assert slot_of_file(monkeypatch, path, 1e-4) == coarse_slot(1e-4 * path.stat().st_size)
+
+
+def test_one_interruption_of_the_machine_makes_no_longer_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, took = Virtual(), iter([9.0, *[1.0] * 7, 60.0, *[1.0] * 8])
+
+    def answer(*_: Any) -> None:
+        clock.now += next(took)
+
+    monkeypatch.setattr(release_time, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    owner = Owner(agreed("laplace"), "bank", neighbour(0.0, 0.0), Squared())
+    monkeypatch.setattr(type(owner._phase.private), "answer", answer)
+    assert measured_seconds(owner._phase.private, Squared(), N, np.zeros(P)) == pytest.approx(1.0)
+
+
+def test_the_first_answer_takes_no_longer_than_the_others() -> None:
+    """Limits of clipping are computed before the slot is: a large table's first answer was late by them."""
+    held = neighbour(1.0, 0.6)
+    Owner(agreed("laplace"), "bank", held, Squared()).release_time()
+    assert [len(limits) for limits in held.clipping_limits.values()] == [N]
 
 
 def test_the_noise_cannot_be_told_by_the_time() -> None:

@@ -10,7 +10,7 @@ from copriv.agreement import Agreement
 from copriv.display.forecast import notes
 from copriv.display.simulation import details
 from copriv.errors import AgreementError, UsageError
-from copriv.exact.on_graph import OwnersOnGraph, on_graph
+from copriv.exact import OwnersOnGraph, on_graph
 from copriv.forecast import assessment, forecast
 from copriv.forecast.what_if import without
 from copriv.model.objective import Quadratic, Regularizer

@@ -91,6 +91,21 @@ def test_groups_are_summed_each_by_itself() -> None:
     assert copriv.simulate(agreement, records, runs=3, alone=False, own_records=False).theta.shape == (3, P)
 
 
+def test_a_sum_of_statistics_has_the_law_of_the_shares() -> None:
+    """Of owners whose gradients are 0, the first number is the noise; here t = 2 of 4 collude, and two have floors."""
+    document = unlike(floor=1.0).to_dict()
+    document["agreement"] |= {"mechanism": "statistics", "rule": "A2", "horizon": 4}
+    document["agreement"] |= {"step": 1e-3, "preconditioner": np.eye(P).tolist()}
+    agreement = Agreement.of(document | {"data": {"feature_bound": 1.0}})
+    records = [(np.zeros((owner.records, P)), np.ones(owner.records)) for owner in agreement.owner]
+    ours = copriv.simulate(agreement, records, runs=RUNS, seed=3, alone=False, own_records=False).theta / 1e-3
+    theirs = by_hand(agreement, np.random.default_rng(5))
+    assert ours.var() == pytest.approx(variance_of(agreement), rel=0.1)
+    assert kstest(ours.ravel(), theirs.ravel()).pvalue > 1e-3
+    laplace = np.random.default_rng(6).laplace(scale=theirs.std() / np.sqrt(2.0), size=theirs.size)
+    assert kstest(laplace, theirs.ravel()).pvalue < 1e-6
+
+
 def test_an_owner_cannot_replace_its_own_answer_in_a_sum() -> None:
     records = [(np.ones((100, P)), np.random.default_rng(i).normal(size=100)) for i in range(5)]
     with pytest.raises(UsageError, match="only the sum is seen"):

@@ -12,7 +12,7 @@ from signed_run import signed_run
 
 pytestmark = pytest.mark.browser
 
-PAGES = ["join", "agreement", "ledger", "gallery"]
+PAGES = ["join", "market", "agreement", "ledger", "gallery"]
 WIDTHS = [360, 1024, 3840]
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import slow_forecast
 from copriv.agreement import Agreement
-from copriv.ui import agreement_form, forecaster
-from copriv.ui.forecaster import Forecaster, Superseded
+from copriv.ui import agreement_form, views
+from copriv.ui.views import Forecaster, Superseded
 
 
 def asked(seconds, loss="squared"):
@@ -29,8 +29,8 @@ async def here():
 
 @pytest.fixture
 def made(monkeypatch):
-    monkeypatch.setattr(forecaster, "prepare", slow_forecast.prepare)
-    monkeypatch.setattr(forecaster, "LONG", 0.3)
+    monkeypatch.setattr(views, "prepare", slow_forecast.prepare)
+    monkeypatch.setattr(views, "LONG", 0.3)
     made = Forecaster()
     monkeypatch.setattr(made, "near", lambda agreement: None)
     yield made

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from copriv.agreement import Agreement
+from copriv.display.market import told
 from copriv.errors import AgreementError
 from copriv.forecast import forecast
 from copriv.formatting.numbers import json_ready
+from copriv.market import lots, market
 from copriv.model.records import Records
 from copriv.ui import agreement_form, views
 
@@ -218,3 +220,26 @@ def test_the_band_of_a_run_reads_whose_public_rows_are():
     said = forecast(agreement, rows, strata=names, runs=32).agreed.relative_fitness
     assert said.low[-1] < told < said.high[-1]
     assert not 0.8 < told / silent < 1.25
+
+
+STATED = {"privacy_cost": {"linear": 50.0}, "worth": 40_000.0}
+
+
+def test_the_page_of_a_market_says_what_the_command_says(made):
+    document = state()
+    for seat, worth in zip(document["owners"], (0.0, 4e4, 9e4), strict=True):
+        seat["terms"]["market"] = {**STATED, "worth": worth}
+    question = views.Question.of(document)
+    of_lots = views.prepare(lots(question.agreement))
+    view, offer = views.market(question, "equal", made, of_lots), market(question.agreement)
+    said = json.loads(json.dumps(json_ready(view)))
+    assert {key: said[key] for key in offer.to_dict()} == json.loads(offer.to_json())
+    assert view["kind"] == "exact"
+    assert said["said"][0] == told(offer, "equal")[0]
+    assert Agreement.of(tomllib.loads(view["toml"])) == offer.proposed("equal")
+    # From the curves of another forecast: near it, and said to be so.
+    near = views.market(question, "equal", of_lots, of_lots)
+    assert near["kind"] == "quick"
+    assert near["mechanisms"][0]["surplus"] == pytest.approx(view["mechanisms"][0]["surplus"], rel=0.3)
+    with pytest.raises(AgreementError, match="mechanism: must be one of"):
+        views.market(question, "auction", made, of_lots)

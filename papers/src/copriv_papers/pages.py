@@ -4,6 +4,7 @@
 | ------------------------ | -------------- | ------------------------------------------------- |
 | DOCS/gallery.md          | `gallery.md`   | the JSON files of finished figures                |
 | DOCS/reference/claims.md | `claims.md`    | `claims.json`                                     |
+| DOCS/papers/index.md     | `papers.md`    | the lists of what stands in both papers           |
 | PAPER.html               | `paper.html`   | both, section by section; it needs no other file  |
 
 Beside the pictures, in OUT and in DOCS/gallery, stands `verdicts.json`: what `copriv ui` says of every figure. The folder of
@@ -23,9 +24,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from copriv import __version__, formatting
 from copriv.ui.gallery import SCHEMA, VERDICTS
-from copriv_papers.errata import in_html, in_markdown, named
+from copriv_papers.contents import anchor, contents
+from copriv_papers.errata import ERRATA, in_html, in_markdown, named
 from copriv_papers.figures import BEYOND, FIGURES
-from copriv_papers.papers import Paper
+from copriv_papers.papers import PAPERS, Paper
 from copriv_papers.questions import QUESTIONS
 from copriv_papers.verdict import BEYOND_THEM, RULES, SCALE
 
@@ -59,7 +61,11 @@ def write_verdicts(figures: Path, to: Path) -> None:
 
 
 def write_claims(document: Mapping[str, Any], docs: Path) -> Path:
-    """Write docs/reference/claims.md from the document of `copriv_papers.claims.check`; return its path."""
+    """Write docs/reference/claims.md from the document of `copriv_papers.claims.check`; return its path.
+
+    Beside it docs/papers/index.md, which leads to its lines.
+    """
+    write_contents(docs)
     every = document["claims"]
     return _write(
         docs / "reference" / "claims.md",
@@ -71,6 +77,12 @@ def write_claims(document: Mapping[str, Any], docs: Path) -> Path:
         scale=SCALE,
         rules=RULES,
     )
+
+
+def write_contents(docs: Path) -> Path:
+    """Write docs/papers/index.md; return its path."""
+    papers = [(paper, contents(paper)) for paper in PAPERS]
+    return _write(docs / "papers" / "index.md", "papers.md", papers=papers, errata=ERRATA)
 
 
 def write_paper(paper: Paper, figures: Path, claims: Mapping[str, Any]) -> Path:
@@ -183,6 +195,12 @@ def _of_several(claim: Mapping[str, Any]) -> str:
     return "" if claim["held"].endswith((" of 1", " of 0")) else f" ({claim['held']})"
 
 
+def _anchored(claims: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The places of claims, the first of each place with its anchor."""
+    places = [one["place"] for one in claims]
+    return [place if place in places[:k] else f'<a id="{anchor(place)}"></a>{place}' for k, place in enumerate(places)]
+
+
 def _linked(command: str) -> str:
     """What makes a number, as a link to its figure where it is one."""
     name = command.split()[-1]
@@ -199,5 +217,5 @@ _TEMPLATES = Environment(
 )
 _TEMPLATES.filters |= {
     "inside": _inside, "shown": shown, "counted": _counted, "of_several": _of_several, "linked": _linked,
-    "errata": in_markdown, "errata_here": in_html,
+    "anchored": _anchored, "errata": in_markdown, "errata_here": in_html,
 }  # fmt: skip

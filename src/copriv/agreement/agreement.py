@@ -2,6 +2,10 @@
 
 It is a TOML file with the tables [agreement], [model], [data] and one [[owner]] for each data owner (`copriv.terms`). This
 module reads it, checks that its rule, mechanism and loss are known, and computes its fingerprint.
+
+An agreement with a pilot has two phases, `Agreement.phases`: one private answer of each owner, then the run that is planned by
+them. Both are ordinary agreements, whose shares of ε and δ are fixed before the first; together they spend each owner's ε at
+most (docs/proofs/phases.md).
 """
 
 import hashlib
@@ -11,7 +15,9 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from fractions import Fraction
 from functools import cached_property
+from math import nextafter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,13 +25,13 @@ from jaxtyping import Float
 from pydantic import ValidationError, model_validator
 
 from copriv import losses, mechanisms, rules
-from copriv.agreement.phases import check_pilot, documents_of, pilot_share
 from copriv.agreement.sums import check_sums
 from copriv.errors import AgreementError
 from copriv.formatting.cards import Card, Columns, Framed, Shown, Table, in_short
 from copriv.formatting.numbers import counted
 from copriv.formatting.sanitize import printable, reason
-from copriv.mechanisms import Mechanism
+from copriv.mechanisms import Mechanism, Pilot
+from copriv.rules import WITHOUT_WAITING
 from copriv.rules.graph import Graph
 from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.terms.explain import problems_of, unknown_names
@@ -73,7 +79,7 @@ class Agreement(Shown, Framed, AgreedTerms):
         if self.agreement.graph is not None:
             Graph.of(self)
         if self.has_pilot:
-            check_pilot(self)
+            _check_pilot(self)
             _ = self.phases
         return self
 
@@ -210,15 +216,21 @@ class Agreement(Shown, Framed, AgreedTerms):
     def _phases_in_words(self) -> tuple[str, ...]:
         if not self.has_pilot:
             return ()
-        share = f"{100 * pilot_share(self):.3g} %"
         return (
-            f"Phases: pilot at {share} of every owner's epsilon, one answer; then the run at the rest, and all of delta.",
+            f"Phases: pilot at {100 * self.pilot_share:.3g} % of every owner's epsilon, one answer; then the run at the rest, "
+            "and all of delta.",
         )
+
+    @property
+    def pilot_share(self) -> float:
+        """Share of every owner's ε that the pilot has; 0 where there is none."""
+        share = self.agreement.pilot or 0.0
+        return 0.1 if share == "auto" else share
 
     @property
     def has_pilot(self) -> bool:
         """Whether a pilot comes before the run."""
-        return pilot_share(self) > 0
+        return self.pilot_share > 0
 
     @property
     def phases(self) -> "tuple[Agreement, ...]":
@@ -231,7 +243,7 @@ class Agreement(Shown, Framed, AgreedTerms):
         ('pilot', 1, 1.0)
         """
         if self.has_pilot:
-            return tuple(map(Agreement.of, documents_of(self)))
+            return tuple(map(Agreement.of, _documents_of(self, self.pilot_share)))
         if self.agreement.pilot is None:
             return (self,)
         return (self.replace(agreement={"pilot": None}),)
@@ -286,11 +298,11 @@ class Agreement(Shown, Framed, AgreedTerms):
     def members(self) -> tuple[tuple[int, ...], ...]:
         """Indices of the owners of each participant: all together, an agreed group, or an owner by itself.
 
-        Where owners answer once, each is a participant by itself, whatever the rule. A size of groups that is still "auto"
-        counts as none.
+        Where owners answer once, each is a participant by itself, or all are one whose sum is seen, whatever the rule. A size
+        of groups that is still "auto" counts as none.
         """
         if self.one_answer:
-            return tuple((i,) for i in range(self.n_owners))
+            return self.members_of(True, None) if self.summed else tuple((i,) for i in range(self.n_owners))
         return self.members_of(self.synchronous, self.agreement.group_size)
 
     def answers_with(self, owner: str) -> tuple[int, ...]:
@@ -373,10 +385,11 @@ class Agreement(Shown, Framed, AgreedTerms):
     def queries(self) -> int:
         """Number of queries of a full run: T − 1 rounds, or the smaller of T and the sum of all owners' caps.
 
-        Where owners answer once, each is asked once. Answers that are kept for further attempts at a sum are not counted.
+        Where owners answer once, each is asked once, or all together for their sum. Answers that are kept for further attempts
+        at a sum are not counted.
         """
         if self.one_answer:
-            return self.n_owners
+            return 1 if self.summed else self.n_owners
         if self.synchronous:
             return min(self.agreement.horizon - 1, self.answers - self.attempts)
         return min(self.agreement.horizon, (self.answers - self.attempts) * self.n_participants)
@@ -411,3 +424,47 @@ def _toml(value: Any) -> str:
 def _code_point(pair: re.Match[str]) -> str:
     character = json.loads(f'"{pair[0]}"')
     return f"\\U{ord(character):08x}"
+
+
+def _check_pilot(agreed: AgreedTerms) -> None:
+    """Raise AgreementError for terms that no pilot goes with."""
+    if agreed.agreement.mechanism == Pilot.name:
+        raise AgreementError(
+            "agreement.pilot: the run after it cannot be a pilot too; leave agreement.mechanism out to have it planned"
+        )
+    if agreed.summed:
+        raise AgreementError(
+            'agreement.pilot: the learner sees each answer of a pilot, where aggregation = "sum" says that it sees none; '
+            "leave one out"
+        )
+    if agreed.model.gradient_bound_assumed:
+        raise AgreementError(
+            "agreement.pilot: clips every gradient, and model.gradient_bound_assumed says that nothing does; leave one out"
+        )
+
+
+def _documents_of(agreed: AgreedTerms, share: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The documents of the pilot and of the run after it.
+
+    The pilot is asked at the public model, in the public metric: start, preconditioner and Ξ of the agreement are the run's.
+    """
+    document = agreed.model_dump(mode="python", exclude_none=True, by_alias=True)
+    whole = document["agreement"]
+    run = {**document, "agreement": {key: value for key, value in whole.items() if key != "pilot"}}
+    run["owner"] = [{**owner, "epsilon": _rest(owner["epsilon"], share)} for owner in document["owner"]]
+    in_common = ("name", "seed", "goal", "worthwhile", "learner_key")
+    terms = {key: whole[key] for key in in_common if key in whole}
+    terms |= {"rule": WITHOUT_WAITING.name, "horizon": agreed.n_owners, "answers": 1, "mechanism": Pilot.name}
+    pilot = {**document, "agreement": terms, "model": {**document["model"], "gradient_bound": "auto"}}
+    pilot["owner"] = [
+        {**owner, "group": None, "epsilon": share * owner["epsilon"], "delta": 0.0} for owner in document["owner"]
+    ]
+    return pilot, run
+
+
+def _rest(epsilon: float, share: float) -> float:
+    """The largest float that is at most ε less the pilot's part of it."""
+    left = epsilon - share * epsilon
+    while Fraction(left) + Fraction(share * epsilon) > Fraction(epsilon):
+        left = nextafter(left, 0.0)
+    return left

@@ -39,7 +39,7 @@ class Participants:
 
     @classmethod
     def of(cls, agreement: Agreement) -> "Participants":
-        """Group the owners of an agreement. Where owners answer once, each is a participant by itself, whatever the rule.
+        """Group the owners of an agreement (`Agreement.members`).
 
         Raises AgreementError where the size of groups is still "auto".
         """

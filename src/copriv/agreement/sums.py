@@ -26,7 +26,7 @@ def check_sums(agreed: AgreedTerms, mechanism: Mechanism, members: tuple[tuple[i
     if mechanism.why_not_summed:
         raise AgreementError(
             f'agreement.aggregation: with mechanism "{mechanism.name}" there is no sum, since {mechanism.why_not_summed}; '
-            'choose "laplace", "laplace-composed" or "gaussian", or aggregation = "each"'
+            'choose "statistics", "moments", "laplace", "laplace-composed" or "gaussian", or aggregation = "each"'
         )
     least, smallest = t + 2, min(map(len, members), default=N)
     if least > N:

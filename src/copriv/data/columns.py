@@ -62,6 +62,10 @@ class Column:
             values = self._scaled(values)
         return replace(cells, values=values.reshape(len(values), -1))
 
+    def made_up(self, rng: np.random.Generator, rows: int) -> Any:
+        """So many cells that the column takes, drawn from what is declared."""
+        raise NotImplementedError
+
     def _scaled(self, values: Array) -> Array:
         return values
 
@@ -139,6 +143,11 @@ class Number(Column):
                 problems.append(Fault.of(self.name, side, outside, f"{found}; {advice}"))
         return Cells(kept, problems, moved=int((kept[~absent] != values[~absent]).sum()))
 
+    def made_up(self, rng: np.random.Generator, rows: int) -> Any:
+        within = rng.uniform(0.01, 0.99, rows)  # rounding does not leave the bounds
+        digits = 8 - math.floor(math.log10(max(abs(self.low), abs(self.high))))
+        return np.clip(np.round(self.low + (self.high - self.low) * within, digits), self.low, self.high)
+
     def _scaled(self, values: Array) -> Array:
         if self.by == "centred":
             return (values - (self.low + self.high) / 2) / ((self.high - self.low) / 2)
@@ -180,6 +189,9 @@ class Date(Column):
         return Cells(
             values, [Fault(self.name, "type", f"is {quoted(value)}, not a date; write it as 2015-12-31", row + 1)]
         )
+
+    def made_up(self, rng: np.random.Generator, rows: int) -> Any:
+        return rng.integers(int(self._days.low), int(self._days.high) + 1, rows).astype("datetime64[D]")
 
     def _scaled(self, values: Array) -> Array:
         return (values - self._days.low) / (self._days.high - self._days.low)
@@ -229,6 +241,9 @@ class Category(Column, Shown):
         codes = {level: float(k) for k, level in enumerate(self.levels)}
         return levels_of(self.name, series, codes, self.missing)
 
+    def made_up(self, rng: np.random.Generator, rows: int) -> Any:
+        return rng.choice(self.levels, rows)
+
     def _scaled(self, values: Array) -> Array:
         K = len(self.levels)
         if self.ordered:
@@ -252,6 +267,9 @@ class Boolean(Column):
         missing = None if self.missing is None else str(self.missing).lower()
         return levels_of(self.name, series, TRUTHS, missing, str.lower)
 
+    def made_up(self, rng: np.random.Generator, rows: int) -> Any:
+        return rng.choice([False, True], rows)
+
 
 @dataclass(frozen=True)
 class TwoClasses(Column):
@@ -274,6 +292,9 @@ class TwoClasses(Column):
 
     def read(self, series: nw.Series[Any], on_violation: OnViolation = "refuse") -> Cells:
         return levels_of(self.name, series, {self.negative: -1.0, self.positive: 1.0}, None)
+
+    def made_up(self, rng: np.random.Generator, rows: int) -> Any:
+        return rng.choice([self.negative, self.positive], rows)
 
 
 Target: TypeAlias = Number | TwoClasses

@@ -11,14 +11,19 @@ Rows are counted in every pass, since the noise depends on their number: a table
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
 
-from copriv.data.schema import Schema
+from copriv.data.schema import Number, Schema
 from copriv.data.tables import column_names, pieces
 from copriv.errors import DataError
 from copriv.model.records import BLOCK, Records
@@ -34,6 +39,8 @@ class StreamedRecords:
     units: int
     """n, as agreed."""
     n_parameters: int
+    made_up: Callable[[int], AbstractContextManager["StreamedRecords"]] | None = None
+    """So many records of a made-up table that are read at the same pace; None where nothing is known of the source."""
 
     def blocks(self) -> Iterator[Records]:
         """Yield the records, BLOCK rows at a time. Raises DataError for invalid rows, or another number of rows."""
@@ -83,6 +90,31 @@ def table_chunks(path: str | Path, schema: Schema, rows: int = BLOCK) -> Callabl
     path = Path(path)
     chosen = [name for name in column_names(path) if name in schema.names]
     return lambda: pieces(path, chosen, rows)
+
+
+@contextmanager
+def made_up(records: StreamedRecords, path: Path, schema: Schema, rows: int) -> Iterator[StreamedRecords]:
+    """So many records of a made-up file during the block: of the columns of the file at `path`, with no cell of it.
+
+    Cells are drawn from declared bounds and levels; numbers have nine digits.
+    """
+    kinds, rng = dict[str, Any](), np.random.default_rng(0)
+    if path.suffix.lower() == ".parquet":
+        kinds = {one.name: one.type for one in pa.parquet.read_schema(path)}
+    declared = {column.name: column for column in (*schema.columns, schema.target)}
+    cells = {}
+    for name in column_names(path):
+        drawn = (declared.get(name) or Number(name, 0.0, 1.0)).made_up(rng, rows)
+        whole = pa.array(np.rint(drawn)) if pa.types.is_integer(kinds.get(name, pa.null())) else pa.array(drawn)
+        try:
+            cells[name] = whole.cast(kinds.get(name, whole.type))
+        except pa.ArrowException:
+            cells[name] = whole  # of a kind that its column cannot be read as
+    with TemporaryDirectory(prefix="copriv-") as folder:
+        file = Path(folder, f"made-up{path.suffix}")
+        write = pa.parquet.write_table if kinds else pa.csv.write_csv
+        write(pa.table(cells), file)
+        yield replace(records, read=table_chunks(file, schema), units=rows)
 
 
 def _cut(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:

@@ -12,7 +12,16 @@ from copriv.forecast.forecaster import NOTICEABLE
 from copriv.forecast.own_learners import LearnerForecast, OwnLearnersForecast
 from copriv.forecast.result import AtHeterogeneity
 from copriv.formatting.cards import Card, Table
-from copriv.formatting.numbers import counted, estimated, percent, percent_range, plain_number, times, yes_or_no
+from copriv.formatting.numbers import (
+    counted,
+    estimated,
+    percent,
+    percent_range,
+    plain_number,
+    rounded,
+    times,
+    yes_or_no,
+)
 from copriv.formatting.sanitize import printable
 
 # The answer in short: on the first screen of a terminal, in a notebook, under the pictures.
@@ -389,11 +398,6 @@ def about_heterogeneity(outlook: Forecast) -> list[str]:
             line = f"The recommended terms would be the same for owners known to be alike, and {holds}."
         lines.append(line)
     return lines
-
-
-def rounded(records: float) -> str:
-    """Format an estimated number of records with two significant digits, or as a whole number below 100."""
-    return f"{records:,.0f}" if records < 100 else f"{float(f'{records:.2g}'):,.0f}"
 
 
 # The parts of a forecast, each by itself.

@@ -7,7 +7,7 @@ from typing import Any
 from copriv.display import Table
 from copriv.formatting.numbers import counted, estimated, listed, percent, percent_range
 from copriv.formatting.sanitize import printable
-from copriv.mechanisms.gradients import against
+from copriv.mechanisms.mechanism import against
 from copriv.network.verify import Verdict
 
 

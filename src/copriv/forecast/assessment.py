@@ -22,8 +22,7 @@ from jaxtyping import Float, Int
 from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants
 from copriv.errors import CoprivError
-from copriv.exact import Order, OwnerKinds, expected_cost
-from copriv.exact.on_graph import OwnersOnGraph, on_graph
+from copriv.exact import Order, OwnerKinds, OwnersOnGraph, expected_cost, on_graph
 from copriv.formatting.cards import Columns, Framed, Shown
 from copriv.mechanisms import GradientNoise, Guarantee
 from copriv.model.fitness import one_thread

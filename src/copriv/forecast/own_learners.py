@@ -1,6 +1,6 @@
 """Forecast owners that each train a model of their own, from one private answer of every owner.
 
-Each owner replaces its own private answer by the exact one (`copriv.simulation.engine`). The terms are the best with
+Each owner replaces its own private answer by the exact one (`copriv.simulation`). The terms are the best with
 one answer per owner, the worlds are those of `forecast`, and ψ is on everybody's records.
 """
 

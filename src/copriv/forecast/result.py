@@ -21,8 +21,7 @@ from copriv.errors import InvalidInput
 from copriv.forecast.assessment import Assessment, Comparison, CostOfGraph, Robustness, Run, WithSum
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.generalisation import Generalisation
-from copriv.forecast.overlap import split_of
-from copriv.forecast.owner_forecast import OwnerForecast
+from copriv.forecast.owner_forecast import OwnerForecast, split_of
 from copriv.forecast.rare_records import Unseen
 from copriv.formatting.cards import Columns, Drawn, Framed, Shown, above, columns_of
 from copriv.formatting.numbers import json_ready, mapping

@@ -64,6 +64,11 @@ def times(factor: float) -> str:
     return f"{float(f'{factor:.2g}'):,.0f}"
 
 
+def rounded(records: float) -> str:
+    """Format an estimated number of records with two significant digits, or as a whole number below 100."""
+    return f"{records:,.0f}" if records < 100 else f"{float(f'{records:.2g}'):,.0f}"
+
+
 def listed(names: Sequence[str], most: int = 3) -> str:
     """List names, as "a", "a and b", "a, b and c"; of many the first `most`, and the number of the others."""
     if len(names) > most + 1:

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 
 from copriv.forecast.coalition_value import LEAST_EPSILON
 from copriv.formatting.cards import Shown
-from copriv.terms.market import PrivacyCost
+from copriv.terms import PrivacyCost
 from copriv.types import Array
 
 Piece = tuple[float, float, float, float, float]

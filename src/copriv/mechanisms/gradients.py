@@ -11,24 +11,22 @@ scale 2Ξm/(nε) on each coordinate makes an answer (ε/m)-private, whatever was
 the privacy losses of m answers are added up as a distribution in place of their worst cases (`copriv.privacy.approximate`).
 """
 
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from jaxtyping import Float
 
-from copriv.formatting.numbers import counted
-from copriv.mechanisms.mechanism import Guarantee, Mechanism, Phase, measured_over, noise_in_words
+from copriv.mechanisms.mechanism import Guarantee, Mechanism, measured_over, shared_noise
 from copriv.model.records import InBlocks, Records
-from copriv.privacy.clipping import clipped_mean_gradient, mean_sensitivity
-from copriv.privacy.noise import GRID, Law, Order, Releases, Waits, epsilon_per_answer, laplace_scale
-from copriv.privacy.shared_noise import Part, Share, SharedNoise
+from copriv.privacy.clipping import clipped_mean_gradient, kept_limits, mean_sensitivity
+from copriv.privacy.noise import GRID, Law, Order, Releases, Waits, laplace_scale
+from copriv.privacy.shared_noise import Share, SharedNoise
 from copriv.rules.rule import SharedSum
 from copriv.terms import AgreedTerms, OwnerTerms
-from copriv.types import Array, Loss
+from copriv.types import Array, Loss, is_linear
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +44,12 @@ class ClippedGradient:
     def answer(self, loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
         return self.noise.release(clipped_mean_gradient(loss, records, theta, self.bound, self.order))
 
+    def keep(self, loss: Loss, records: Records) -> None:
+        """Compute how far each row is clipped, which all answers use."""
+        if is_linear(loss):
+            for block in records.blocks():
+                kept_limits(block, self.bound, self.order)
+
 
 class GradientNoise(Mechanism):
     """A law, the norm that Ξ is in, and how much noise m answers need together; the rest follows."""
@@ -55,8 +59,7 @@ class GradientNoise(Mechanism):
     norm: Order
 
     @abstractmethod
-    def multiplier(self, answers: int, epsilon: float, delta: float) -> float:
-        """Scale over sensitivity, so that m answers together keep (ε, δ). Both are already over κ."""
+    def multiplier(self, answers: int, epsilon: float, delta: float) -> float: ...
 
     @abstractmethod
     def releases(self, sensitivity: float, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int) -> Releases:
@@ -96,29 +99,11 @@ class GradientNoise(Mechanism):
         )
 
     def in_sum(self, agreed: AgreedTerms, members: Sequence[int], n_parameters: int) -> SharedNoise:
-        """The noise that these owners share in a sum of their answers, in earnest.
+        moved = [mean_sensitivity(agreed.gradient_bound, agreed.owner[i].records) for i in members]
+        return shared_noise(self, agreed, members, moved, agreed.gradient_bound, np.ones(n_parameters))
 
-        Raises AgreementError as `check_delta` does, InvalidInput where the sum does not fit into 64 bits.
-        """
-        self.check_delta(agreed)
-        owners = [agreed.owner[i] for i in members]
-        weights = [Fraction(owner.records if owner.weight is None else owner.weight) for owner in owners]
-        parts = [
-            Part(
-                weight / sum(weights),
-                mean_sensitivity(agreed.gradient_bound, owner.records),
-                self._exact_multiplier(agreed, owner, owner.epsilon),
-                None if owner.floor is None else self._exact_multiplier(agreed, owner, owner.floor),
-            )
-            for owner, weight in zip(owners, weights, strict=True)
-        ]
-        return SharedNoise(self.noise, parts, agreed.colluding, n_parameters, agreed.gradient_bound)
-
-    def _exact_multiplier(self, agreed: AgreedTerms, owner: OwnerTerms, epsilon: float) -> Fraction:
-        """`multiplier` of the agreed answers for an owner whose ε is `epsilon`."""
-        if self.guarantee is Guarantee.PURE:
-            return 1 / epsilon_per_answer(epsilon, agreed.answers, owner.overlap)
-        return Fraction(self.multiplier(agreed.answers, epsilon / owner.overlap, owner.budget[1]))
+    def summand(self, agreed: AgreedTerms, share: Share, n_parameters: int) -> ClippedGradient:
+        return ClippedGradient(share, agreed.gradient_bound, self.norm)
 
     def weighed(self, agreed: AgreedTerms) -> bool:
         """Whether a plan for owners that fix no mechanism looks at this one: with δ, where every owner states one."""
@@ -132,49 +117,10 @@ class GradientNoise(Mechanism):
         noise = self.releases(sensitivity, agreed, owner, n_parameters)
         return ClippedGradient(noise, agreed.gradient_bound, self.norm)
 
-    def phase(
-        self, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int, loss: Loss, group: Sequence[int] = ()
-    ) -> Phase:
-        phase = super().phase(agreed, owner, n_parameters, loss)
-        if not group:
-            return phase
-        share = Share(self.in_sum(agreed, group, n_parameters), [agreed.owner[i].name for i in group].index(owner.name))
-        return replace(phase, private=ClippedGradient(share, agreed.gradient_bound, self.norm))
-
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
         units, clipped = measured_over(agreed, owner, self.norm)
         what = f"at most {agreed.answers} mean gradients of the {agreed.model.loss} loss over {units}, {clipped}"
-        if agreed.summed:
-            law = noise_in_words(self.noise, float((agreed.weights * self._alone(agreed)).max()))
-            return (
-                f"{what}, seen in sums only",
-                f"a share of noise, of which a weighted sum of all owners has {law} or more",
-            )
-        return what, noise_in_words(self.noise, self.scale(agreed, owner))
-
-    def promise(self, agreed: AgreedTerms, owner: OwnerTerms) -> str:
-        """As for single answers; of a sum, also against whom it holds, and what remains where all others work together."""
-        said = super().promise(agreed, owner)
-        if not agreed.summed:
-            return said
-        said += f", against {against(agreed.colluding)}, if the others add their shares"
-        if owner.floor is not None:
-            return f"{said}; epsilon {owner.floor:g} if all the others work together, by noise of its own"
-        remains = self.remaining(agreed, owner)
-        if remains is None:
-            return f"{said}; if all the others work together, a share hides little (an owner's floor prevents that)"
-        return f"{said}; epsilon {remains:.3g} at this delta if all the others work together"
-
-    def remaining(self, agreed: AgreedTerms, owner: OwnerTerms) -> float | None:
-        """ε that remains of an owner's share at its δ if all other owners work together.
-
-        None with Laplace noise, where it is a number of the grid (`SharedNoise.alone`).
-        """
-        return None
-
-    def _alone(self, agreed: AgreedTerms) -> Array:
-        """Scale of the noise that every owner's answer needs by itself."""
-        return agreed.by_owner([self.scale(agreed, one) for one in agreed.owner_tables])
+        return what + ", seen in sums only" * agreed.summed, self.noise_told(agreed, owner)
 
 
 class Laplace(GradientNoise):
@@ -244,23 +190,10 @@ class Gaussian(GradientNoise):
 
         return gaussian_multiplier(answers, epsilon, delta)
 
-    def remaining(self, agreed: AgreedTerms, owner: OwnerTerms) -> float | None:
-        from copriv.privacy.approximate import gaussian_epsilon
-
-        shares = agreed.n_owners - agreed.colluding  # as many as there may be in one sum
-        multiplier = self.multiplier(agreed.answers, *owner.budget) / math.sqrt(shares)
-        return owner.overlap * gaussian_epsilon(agreed.answers, multiplier, owner.budget[1])
-
     def releases(self, sensitivity: float, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int) -> Releases:
         from copriv.privacy.approximate import GaussianAnswer
 
         return GaussianAnswer(sensitivity, self.multiplier(agreed.answers, *owner.budget), n_parameters)
-
-
-def against(colluding: int) -> str:
-    """Against whom an owner's ε holds in a sum, in words."""
-    alone = "everybody outside and the learner"
-    return f"{alone} with any {counted(colluding, 'other owner')}" if colluding else alone
 
 
 def noise_of(agreed: AgreedTerms, weights: Array | None = None) -> float:

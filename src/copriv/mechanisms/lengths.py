@@ -16,11 +16,10 @@ from jaxtyping import Float
 
 from copriv.errors import AgreementError
 from copriv.losses import OfMargin, named
-from copriv.mechanisms.mechanism import Guarantee, noise_in_words
-from copriv.mechanisms.statistics import OfNumbers
+from copriv.mechanisms.mechanism import Guarantee
+from copriv.mechanisms.statistics import OfNumbers, answers_told
 from copriv.model.records import Records
 from copriv.privacy.clipping import exact_sum
-from copriv.privacy.noise import Law
 from copriv.rules.one_answer import Unmoved
 from copriv.rules.rule import Descent, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
@@ -92,7 +91,7 @@ class Lengths(OfNumbers):
     def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
         """Of the noise on each share."""
         self.check_delta(agreed)
-        return self.deviation(owner) * Histograms.agreed(agreed).number
+        return self.deviation(agreed, owner) * Histograms.agreed(agreed).number
 
     def length(self, agreed: AgreedTerms, n_parameters: int) -> int:
         return BINS * Histograms.agreed(agreed).number
@@ -106,8 +105,8 @@ class Lengths(OfNumbers):
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
         units = f"{owner.records} {owner.counted}"
         targets = " and of their targets by size" if Histograms.agreed(agreed).of_targets else ""
-        noise = noise_in_words(Law.LAPLACE, self.scale(agreed, owner))
-        return f"one answer: shares of {units} by length{targets}, in bins that halve", f"{noise} on each share"
+        what = f"shares of {units} by length{targets}, in bins that halve"
+        return f"{answers_told(agreed)}: {what}", f"{self.noise_told(agreed, owner)} on each share"
 
 
 def shares(noisy: Float[Array, " bins"]) -> Float[Array, " bins"]:

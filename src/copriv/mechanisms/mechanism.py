@@ -9,12 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
+from math import sqrt
 
 import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import AgreementError
+from copriv.formatting.numbers import counted
 from copriv.privacy.noise import Law, Order, PrivateAnswer, epsilon_per_answer
+from copriv.privacy.shared_noise import Part, Share, SharedNoise
 from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.types import Array, Loss
 
@@ -122,7 +125,26 @@ class Mechanism(ABC):
         """
         private = self.in_earnest(agreed, owner, n_parameters, loss)
         at = start_of(agreed, n_parameters) if self.one_answer else None
+        if group:
+            index = [agreed.owner[i].name for i in group].index(owner.name)
+            private = self.summand(agreed, Share(self.in_sum(agreed, group, n_parameters), index), n_parameters)
         return Phase(private, self.cost(agreed, owner), agreed.answers, at)
+
+    def multiplier(self, answers: int, epsilon: float, delta: float) -> float:
+        """Scale of additive noise over sensitivity, so that m answers together keep (ε, δ). Both are already over κ."""
+        raise AgreementError(f'agreement.mechanism: "{self.name}" has no additive noise: {self.why_not_summed}')
+
+    def in_sum(self, agreed: AgreedTerms, members: Sequence[int], n_parameters: int) -> SharedNoise:
+        """The noise that these owners share in a sum of their answers, in earnest.
+
+        Raises AgreementError as `check_delta` does and where `why_not_summed` says why not, InvalidInput where the sum does not
+        fit into 64 bits.
+        """
+        raise AgreementError(f'agreement.mechanism: "{self.name}" has no sum: {self.why_not_summed}')
+
+    def summand(self, agreed: AgreedTerms, share: Share, n_parameters: int) -> PrivateAnswer:
+        """An owner's part in a sum, with its share of the noise. Raises AgreementError as `in_sum` does."""
+        raise AgreementError(f'agreement.mechanism: "{self.name}" has no sum: {self.why_not_summed}')
 
     def cost(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[Fraction, Fraction]:
         """ε and δ that the ledger is charged before a record is read: at every answer, or, with δ, for all at the first.
@@ -143,16 +165,79 @@ class Mechanism(ABC):
         """All that will ever leave an owner, in words: how many of what, with which noise, at what price."""
         what, noise = self.leaves(agreed, owner)
         δ = f", delta {owner.delta:g}" if owner.delta > 0 else ""
-        return f"{what}, with {noise}: epsilon {owner.epsilon:g}{δ} over the run"
+        said = f"{what}, with {noise}: epsilon {owner.epsilon:g}{δ} over the run"
+        if not agreed.summed:
+            return said
+        said += f", against {against(agreed.colluding)}, if the others add their shares"
+        if owner.floor is not None:
+            return f"{said}; epsilon {owner.floor:g} if all the others work together, by noise of its own"
+        remains = self.remaining(agreed, owner)
+        if remains is None:
+            return f"{said}; if all the others work together, a share hides little (an owner's floor prevents that)"
+        return f"{said}; epsilon {remains:.3g} at this delta if all the others work together"
+
+    def remaining(self, agreed: AgreedTerms, owner: OwnerTerms) -> float | None:
+        """ε that remains of an owner's share in a sum at its δ if all other owners work together.
+
+        None with Laplace noise, where it is a number of the grid (`SharedNoise.alone`).
+        """
+        if self.law(agreed) is Law.LAPLACE:
+            return None
+        from copriv.privacy.approximate import gaussian_epsilon
+
+        shares = agreed.n_owners - agreed.colluding  # as many as there may be in one sum
+        multiplier = self.multiplier(agreed.answers, *owner.budget) / sqrt(shares)
+        return owner.overlap * gaussian_epsilon(agreed.answers, multiplier, owner.budget[1])
 
     @abstractmethod
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
         """What leaves an owner, and with which noise, in words."""
 
+    def noise_told(self, agreed: AgreedTerms, owner: OwnerTerms) -> str:
+        """The noise of an owner's answer, in words; of a sum, all of it."""
+        if not agreed.summed:
+            return noise_in_words(self.law(agreed), self.scale(agreed, owner))
+        alone = agreed.by_owner([self.scale(agreed, one) for one in agreed.owner_tables])
+        law = noise_in_words(self.law(agreed), float((agreed.weights * alone).max()))
+        return f"a share of noise, of which a weighted sum of all owners has {law} or more"
+
 
 def measured_over(agreed: AgreedTerms, owner: OwnerTerms, order: Order) -> tuple[str, str]:
     """ "120 records" and "each clipped to 2 in L1": what an owner's means are of."""
     return f"{owner.records} {owner.counted}", f"each clipped to {agreed.gradient_bound:g} in L{order}"
+
+
+def shared_noise(
+    mechanism: Mechanism, agreed: AgreedTerms, members: Sequence[int], moved: Sequence[float], bound: float, unit: Array
+) -> SharedNoise:
+    """The noise that owners share in a sum of their answers.
+
+    moved: sensitivity of each owner's answer to one unit replaced, once each number is divided by its `unit`.
+    bound: largest absolute value of such a number. Raises as `Mechanism.in_sum` does.
+    """
+    mechanism.check_delta(agreed)
+    owners = [agreed.owner[i] for i in members]
+    weights = [Fraction(owner.records if owner.weight is None else owner.weight) for owner in owners]
+
+    def exact(owner: OwnerTerms, epsilon: float) -> Fraction:
+        if mechanism.guarantee is Guarantee.PURE:
+            return 1 / epsilon_per_answer(epsilon, agreed.answers, owner.overlap)
+        return Fraction(mechanism.multiplier(agreed.answers, epsilon / owner.overlap, owner.budget[1]))
+
+    parts = [
+        Part(
+            weight / sum(weights), sensitivity, exact(owner, owner.epsilon),
+            None if owner.floor is None else exact(owner, owner.floor),
+        )
+        for owner, weight, sensitivity in zip(owners, weights, moved, strict=True)
+    ]  # fmt: skip
+    return SharedNoise(mechanism.law(agreed), parts, agreed.colluding, len(unit), bound, unit)
+
+
+def against(colluding: int) -> str:
+    """Against whom an owner's ε holds in a sum, in words."""
+    alone = "everybody outside and the learner"
+    return f"{alone} with any {counted(colluding, 'other owner')}" if colluding else alone
 
 
 def noise_in_words(law: Law, scale: float) -> str:

@@ -26,9 +26,9 @@ from jaxtyping import Float
 from copriv.errors import CoprivError
 from copriv.losses import Squared
 from copriv.mechanisms.expected import Declared
-from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, step_of
+from copriv.mechanisms.mechanism import Guarantee, measured_over, step_of
 from copriv.mechanisms.one_answer import Setting, feature_bound_of, in_memory
-from copriv.mechanisms.statistics import OfSquaredLoss
+from copriv.mechanisms.statistics import OfSquaredLoss, answers_told
 from copriv.model.records import InBlocks, Records
 from copriv.privacy.clipping import ROUNDING, exact_sum, multiplicity, row_norms, slope_limits
 from copriv.privacy.noise import Law, Order, Releases
@@ -60,6 +60,10 @@ class BoundedMoments:
         if reach is None:
             reach = float(np.hypot(feature_bound_of(agreed, feature_bound), intercept))
         return cls(agreed.gradient_bound, reach, intercept, n_parameters)
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        return {"gradient_bound": self.bound, "reach": self.reach}
 
     @cached_property
     def unit(self) -> Float[Array, " answer"]:
@@ -137,17 +141,22 @@ class MomentsInL2(OfSquaredLoss):
     def numbers(self, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> BoundedMoments:
         return BoundedMoments.agreed(agreed, n_parameters, feature_bound)
 
-    def deviation(self, owner: OwnerTerms) -> float:
-        return deviation(owner.records, *owner.budget)
+    def multiplier(self, answers: int, epsilon: float, delta: float) -> float:
+        from copriv.privacy.approximate import gaussian_multiplier
+
+        return gaussian_multiplier(answers, epsilon, delta)
+
+    def deviation(self, agreed: AgreedTerms, owner: OwnerTerms) -> float:
+        return 2.0 / owner.records * self.multiplier(agreed.answers, *owner.budget)
 
     def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
-        return agreed.gradient_bound * self.deviation(owner)
+        return agreed.gradient_bound * self.deviation(agreed, owner)
 
     def length(self, agreed: AgreedTerms, n_parameters: int) -> int:
         return n_parameters + n_parameters * (n_parameters + 1) // 2
 
     def in_earnest(self, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int, loss: Loss) -> MomentsAnswer:
-        multiplier = self.deviation(owner) * owner.records / 2.0
+        multiplier = self.deviation(agreed, owner) * owner.records / 2.0
         return MomentsAnswer(BoundedMoments.agreed(agreed, n_parameters), multiplier, owner.records)
 
     def rule(
@@ -156,15 +165,16 @@ class MomentsInL2(OfSquaredLoss):
     ) -> UpdateRule:  # fmt: skip
         """Solves for the model; as with "statistics", entries off the diagonal have half the variance of those on it."""
         squares = BoundedMoments.agreed(agreed, n_parameters, feature_bound).unit[n_parameters]
-        scales = agreed.by_owner([squares * deviation(one.records, *one.budget) for one in agreed.owner_tables])
-        return SolveStatistics(descent, weights, scales, agreed.data.public_count, step_of(agreed))
+        return SolveStatistics(
+            descent, weights, squares * self.deviations(agreed), agreed.data.public_count, step_of(agreed)
+        )
 
     def expected(self, declared: Declared) -> Iterator[tuple[float, Setting]]:
         """The one setting there is, where owners have a δ (and its accounting is installed)."""
         if declared.order == 1:
             return
         try:
-            scales = {owner: deviation(*owner) for owner in set(declared.owners)}
+            scales = {(n, ε, δ): 2.0 / n * self.multiplier(1, ε, δ) for n, ε, δ in set(declared.owners)}
         except CoprivError:
             return
         variance, Ξ, r, p = declared.averaged(scales), declared.gradient_bound, declared.longest, declared.n_parameters
@@ -174,13 +184,5 @@ class MomentsInL2(OfSquaredLoss):
 
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
         units, clipped = measured_over(agreed, owner, 2)
-        noise = noise_in_words(Law.NORMAL, self.scale(agreed, owner))
-        what = f"one answer at the agreed start: a mean gradient of the squared loss and second moments over {units}, {clipped}"
-        return what, f"{noise} on the gradient"
-
-
-def deviation(records: int, epsilon: float, delta: float) -> float:
-    """Of the noise in units of `BoundedMoments.unit`, at an owner's budget over κ."""
-    from copriv.privacy.approximate import gaussian_multiplier
-
-    return 2.0 / records * gaussian_multiplier(1, epsilon, delta)
+        what = f"a mean gradient of the squared loss and second moments over {units}, {clipped}"
+        return f"{answers_told(agreed)}: {what}", f"{self.noise_told(agreed, owner)} on the gradient"

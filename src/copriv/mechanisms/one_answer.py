@@ -104,7 +104,7 @@ class OneAnswer(Mechanism):
     """The whole budget of a run in one answer."""
 
     one_answer = True
-    why_not_summed = "owners that answer once do not share their noise yet"
+    why_not_summed = "its noise is inside of what each owner computes, and does not add up"
     planned = False
     """Whether `settings` and `tried` can choose its terms."""
     bound_quantile: float | None = None
@@ -115,8 +115,10 @@ class OneAnswer(Mechanism):
     """Whether noise k times as large is what a budget k times as small asks for."""
 
     def check(self, agreed: AgreedTerms) -> None:
-        if agreed.answers != 1:
-            raise AgreementError(f'agreement.answers: mechanism "{self.name}" answers once; set answers = 1')
+        once = 1 + (agreed.summed * agreed.attempts)
+        if agreed.answers != once:
+            kept = f", and {agreed.attempts} for further attempts" if once > 1 else ""
+            raise AgreementError(f'agreement.answers: mechanism "{self.name}" answers once{kept}; set answers = {once}')
         if agreed.data.feature_bound == 0:
             raise AgreementError(
                 f'data.feature_bound: mechanism "{self.name}" needs a bound on the features; 0 is none'

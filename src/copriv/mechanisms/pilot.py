@@ -23,12 +23,11 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import AgreementError
-from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, step_of
+from copriv.mechanisms.mechanism import Guarantee, measured_over, step_of
 from copriv.mechanisms.one_answer import feature_bound_of
-from copriv.mechanisms.statistics import OfNumbers
+from copriv.mechanisms.statistics import OfNumbers, answers_told
 from copriv.model.records import Records
 from copriv.privacy.clipping import clip_rows, exact_sum, of_shape, row_norms
-from copriv.privacy.noise import Law
 from copriv.rules.one_answer import FirstStep
 from copriv.rules.rule import Descent, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
@@ -148,7 +147,7 @@ class Pilot(OfNumbers):
     def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
         self.check_delta(agreed)
         numbers = PilotNumbers(agreed.gradient_bound, 1.0, agreed.agreement.loss_bound, False, 1)
-        return float(self.deviation(owner) * numbers.unit[0])
+        return float(self.deviation(agreed, owner) * numbers.unit[0])
 
     def length(self, agreed: AgreedTerms, n_parameters: int) -> int:
         return n_parameters + 2 * (len(EDGES) + 1) + (agreed.agreement.loss_bound is not None)
@@ -166,7 +165,7 @@ class Pilot(OfNumbers):
         units, clipped = measured_over(agreed, owner, 1)
         mean = "" if agreed.agreement.loss_bound is None else ", and the mean loss"
         what = (
-            f"one answer at the agreed start: a mean gradient of the {agreed.model.loss} loss over {units}, {clipped}, how "
-            f"many gradients and records are how long{mean}"
+            f"{answers_told(agreed)}: a mean gradient of the {agreed.model.loss} loss over {units}, {clipped}, how many "
+            f"gradients and records are how long{mean}"
         )
-        return what, f"{noise_in_words(Law.LAPLACE, self.scale(agreed, owner))} on the gradient"
+        return what, f"{self.noise_told(agreed, owner)} on the gradient"

@@ -17,7 +17,7 @@ At a θ₀ near the optimum, such as a public model, residuals are small and so 
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -30,7 +30,7 @@ from jaxtyping import Float
 from copriv.errors import AgreementError, InvalidInput
 from copriv.losses import Squared
 from copriv.mechanisms.expected import Declared
-from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, start_of, step_of
+from copriv.mechanisms.mechanism import Guarantee, measured_over, shared_noise, start_of, step_of
 from copriv.mechanisms.one_answer import (
     STEPS,
     Choosing,
@@ -45,8 +45,9 @@ from copriv.mechanisms.one_answer import (
 from copriv.model.records import InBlocks, Records
 from copriv.privacy.clipping import ROUNDING, bound_on_moments, clipped_mean_gradient, mean_moments, multiplicity
 from copriv.privacy.noise import Law, Noise, Order, PrivateAnswer, Releases
+from copriv.privacy.shared_noise import Share, SharedNoise
 from copriv.rules.one_answer import SolveStatistics
-from copriv.rules.rule import Descent, UpdateRule
+from copriv.rules.rule import Descent, SharedSum, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.types import Array, Loss
 from copriv.validation import count, positive
@@ -54,7 +55,7 @@ from copriv.validation import count, positive
 
 @runtime_checkable
 class Numbers(Protocol):
-    """Means over an owner's units, released once with Laplace noise."""
+    """Means over an owner's units, released with noise."""
 
     @property
     def bounds(self) -> dict[str, float]:
@@ -62,7 +63,7 @@ class Numbers(Protocol):
 
     @property
     def unit(self) -> Float[Array, " answer"]:
-        """Divisor of each number before noise, by which a unit replaced moves the mean by at most 2/n in L1."""
+        """Divisor of each number before noise, by which a unit replaced moves the mean by at most 2/n, in L1 or L2."""
 
     def of(self, loss: Loss, records: Records, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
         """The numbers themselves. Private."""
@@ -106,10 +107,6 @@ class Moments:
             return gradient
         M = bound_on_moments(self.feature_bound, self.intercept)
         return np.concatenate([gradient, M / self.share / multiplicity(self.n_parameters)])
-
-    def noise(self, owner: OwnerTerms) -> Float[Array, " answer"]:
-        """The scale of an owner's Laplace noise on each number, in the unit of that number."""
-        return 2.0 / (owner.records * owner.budget[0]) * self.unit
 
     def of(self, loss: Loss, records: Records, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
         """The numbers themselves. Private."""
@@ -155,6 +152,20 @@ class StatisticsAnswer:
         return self._noise.release(exact / unit) * unit
 
 
+@dataclass(frozen=True)
+class NumbersInSum:
+    """Numbers as an owner's part in a sum, with its share of the noise."""
+
+    moments: Numbers
+    share: Share
+
+    ahead = None
+
+    def answer(self, loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"]) -> Float[Array, " halves"]:
+        """Words, which masks are to hide."""
+        return self.share.release(self.moments.of(loss, in_memory(records), theta))
+
+
 def best_share(
     curvature: Float[Array, "p p"], displacement: Float[Array, "p p"], bound: float, moments_bound: float
 ) -> float:
@@ -181,6 +192,7 @@ class OfNumbers(OneAnswer):
     """One answer: means over an owner's units (`Numbers`), each with noise in its own unit; Laplace noise by default."""
 
     sums_records = True
+    why_not_summed = ""
 
     @abstractmethod
     def numbers(self, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> Any:
@@ -192,9 +204,35 @@ class OfNumbers(OneAnswer):
     def order(self, agreed: AgreedTerms) -> Order:
         return 1
 
-    def deviation(self, owner: OwnerTerms) -> float:
-        """The scale of an owner's noise, in the unit of each number."""
-        return 2.0 / (owner.records * owner.budget[0])
+    def multiplier(self, answers: int, epsilon: float, delta: float) -> float:
+        return answers / epsilon
+
+    def deviation(self, agreed: AgreedTerms, owner: OwnerTerms) -> float:
+        """The scale of the noise that an owner's answer needs by itself, in the unit of each number."""
+        return 2.0 * agreed.answers / (owner.records * owner.budget[0])
+
+    def deviations(self, agreed: AgreedTerms) -> Array:
+        """The scale of the noise in each participant's vector, in the unit of each number: one, where that is their sum."""
+        if agreed.summed:
+            return np.array([np.sqrt(np.sum(self._noise_of_sum(agreed) ** 2))])
+        return agreed.by_owner([self.deviation(agreed, one) for one in agreed.owner_tables])
+
+    def _noise_of_sum(self, agreed: AgreedTerms) -> Float[Array, " draws"]:
+        """Scale of each draw in a sum, in the unit of each number: that of the shares of all, and the owners' own."""
+        alone = [self.deviation(agreed, one) for one in agreed.owner_tables]
+        own = [one.model_copy(update={"epsilon": one.floor}) for one in agreed.owner_tables]
+        floors = [0.0 if one.floor is None else self.deviation(agreed, one) for one in own]
+        together = SharedSum(agreed.weights, agreed.colluding, agreed.by_owner(floors))
+        return together.noise(agreed.by_owner(alone))
+
+    def in_sum(self, agreed: AgreedTerms, members: Sequence[int], n_parameters: int) -> SharedNoise:
+        unit = self.numbers(agreed, n_parameters).unit
+        # ‖u‖ ≤ 2 for a unit of every mechanism, of which rounding is a share.
+        moved = [2.0 / agreed.owner[i].records + 4.0 * ROUNDING for i in members]
+        return shared_noise(self, agreed, members, moved, 2.0, unit)
+
+    def summand(self, agreed: AgreedTerms, share: Share, n_parameters: int) -> NumbersInSum:
+        return NumbersInSum(self.numbers(agreed, n_parameters), share)
 
     def in_earnest(self, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int, loss: Loss) -> PrivateAnswer:
         return StatisticsAnswer(self.numbers(agreed, n_parameters), self.cost(agreed, owner)[0], owner.records)
@@ -202,7 +240,7 @@ class OfNumbers(OneAnswer):
     def draft(self, agreed: AgreedTerms, owner: OwnerTerms, records: Records, common: Common) -> Draft:
         numbers = self.numbers(agreed, common.n_parameters, common.feature_bound)
         exact = numbers.of(common.loss, records, start_of(agreed, common.n_parameters))
-        noise = Noise(self.law(agreed), self.deviation(owner) * numbers.unit)
+        noise = Noise(self.law(agreed), self.deviation(agreed, owner) * numbers.unit)
         return Draft((noise,), lambda drawn: exact + drawn)
 
 
@@ -237,7 +275,7 @@ class Statistics(OfSquaredLoss):
     def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
         self.check_delta(agreed)
         gradient = Moments(agreed.gradient_bound, 1.0, False, agreed.agreement.moments_share, 1)
-        return float(gradient.noise(owner)[0])
+        return float(self.deviation(agreed, owner) * gradient.unit[0])
 
     def length(self, agreed: AgreedTerms, n_parameters: int) -> int:
         second = n_parameters * (n_parameters + 1) // 2
@@ -258,9 +296,7 @@ class Statistics(OfSquaredLoss):
     ) -> UpdateRule:  # fmt: skip
         p, scales = n_parameters, None
         if agreed.agreement.moments_share > 0:
-            moments = Moments.agreed(agreed, p, feature_bound)
-            tables = agreed.owner_tables
-            scales = agreed.by_owner([moments.noise(one)[p] for one in tables])
+            scales = self.deviations(agreed) * Moments.agreed(agreed, p, feature_bound).unit[p]
         return SolveStatistics(descent, weights, scales, agreed.data.public_count, step_of(agreed))
 
     def settings(self, choosing: Choosing) -> Iterator[Setting]:
@@ -286,7 +322,7 @@ class Statistics(OfSquaredLoss):
         p, B = common.n_parameters, feature_bound_of(base, common.feature_bound)
         moments = Moments(setting.bound, B, base.model.intercept, float(setting.terms["moments_share"]), p)
         start, unit = np.array(base.agreement.start), 2.0 * moments.unit
-        each = _few_sums(base)
+        each = 0.5 * self._noise_of_sum(base) if base.summed else _few_sums(base)
         noise = np.tensordot(draw(self.law(base), (runs, len(each), len(unit))), each, axes=(1, 0)) * unit
         together = float(np.sqrt(np.square(each).sum())) * unit[p : p + 1] if moments.share > 0 else None
         P = setting.terms["preconditioner"]
@@ -299,9 +335,16 @@ class Statistics(OfSquaredLoss):
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
         units, clipped = measured_over(agreed, owner, 1)
         moments = " and second moments" if agreed.agreement.moments_share > 0 else ""
-        loss, noise = agreed.model.loss, noise_in_words(self.law(agreed), self.scale(agreed, owner))
-        what = f"one answer at the agreed start: a mean gradient of the {loss} loss{moments} over {units}, {clipped}"
-        return what, f"{noise} on the gradient"
+        what = f"a mean gradient of the {agreed.model.loss} loss{moments} over {units}, {clipped}"
+        return f"{answers_told(agreed)}: {what}", f"{self.noise_told(agreed, owner)} on the gradient"
+
+
+def answers_told(agreed: AgreedTerms) -> str:
+    """How often and where owners answer, in words."""
+    if not agreed.summed:
+        return "one answer at the agreed start"
+    times = "one answer" if agreed.answers == 1 else f"at most {agreed.answers} answers (one, and further attempts)"
+    return f"{times} at the agreed start, seen in a sum only"
 
 
 def _few_sums(base: AgreedTerms) -> Float[Array, " draws"]:

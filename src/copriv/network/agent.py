@@ -204,7 +204,7 @@ class OwnerAgent:
             self._last_contact = time.monotonic()
             self._log(
                 f"in run {welcome.run[:8]}: {owner.ledger.answers} of {self._agreement.answers} answers given; "
-                f"each takes {self._times.slot:g} s, whatever the records"
+                f"each takes {self.slot:.3g} s, whatever the records"
             )
             clock = Clock(link, welcome, self._terms.rate)
             try:
@@ -221,7 +221,7 @@ class OwnerAgent:
     async def _handshake(self, link: Link) -> tuple[Owner, Welcome]:
         nonce, certificate = secrets.token_hex(16), self._keys.certificate.decode()
         fingerprint = self._agreement.fingerprint
-        hello = Hello(self._name, fingerprint, self._dictionary, self._parameters, nonce, certificate)
+        hello = Hello(self._name, fingerprint, self._dictionary, self._parameters, nonce, certificate, self.slot)
         left = self._last_contact + self._patience.give_up - time.monotonic()
         # At least a second, also where the time to give up is near.
         patience = min(WELCOME_SECONDS, self._patience.give_up, max(left, 1.0))

@@ -1,4 +1,4 @@
-"""Exports of a run's model: a scikit-learn pipeline (skops), ONNX, and a run in MLflow.
+"""Exports of a run's model: a scikit-learn pipeline (skops), an ONNX graph, and a run in MLflow.
 
 All that is written is public and in the model's file: the agreement, θ, and the summary of the run. A model that an owner
 made at home is not public, and is not logged.
@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED
 
+import numpy as np
+
+from copriv.data.cells import MISSING
 from copriv.errors import CoprivError, InvalidInput
 from copriv.formatting.sanitize import printable, without_user
 from copriv.network.model import Model
-from copriv.network.portable import Portable
+from copriv.network.portable import Portable, TextColumn
 
 TABLE_READ = 'pandas.read_csv("rows.csv", dtype=str)'
 """Call that reads a table for the pipeline, all as text. For ONNX add keep_default_na=False, which keeps NA as a text."""
@@ -46,12 +49,15 @@ def save_skops(model: Model, path: str | Path) -> None:
 
 
 def save_onnx(model: Model, path: str | Path) -> None:
-    """Write the model as an ONNX graph from the columns' texts to `prediction` and `score` (`onnx_graph`).
+    """Write the model as an ONNX graph from the text of a table's cells to predictions and scores, in double precision.
 
-    Raises CoprivError without the extra [onnx], and where the agreement declares no columns of its own.
+    Each column is an input of its name: text of shape (records, 1). Outputs are `prediction` (a number, or the name of a
+    class) and `score`, of shape (records,). Values that copriv would refuse give the score NaN, and the empty text as a
+    class; a text in a column of numbers that is no number stops the runtime. Raises CoprivError without the extra [onnx],
+    and where the agreement declares no columns of its own.
     """
     try:
-        from copriv.network.onnx_graph import onnx_model
+        import onnx
     except ImportError:
         raise CoprivError("onnx is not installed; pip install 'copriv[onnx]'") from None
     found = Portable.of(model)
@@ -60,7 +66,7 @@ def save_onnx(model: Model, path: str | Path) -> None:
             f"--onnx: the data set {model.agreement.data.named!r} reads files of its own kind, which ONNX cannot; declare the "
             "columns (features, target, bounds), or use --skops for the estimator behind its features"
         )
-    Path(path).write_bytes(onnx_model(found))
+    Path(path).write_bytes(_onnx_model(found, onnx))
 
 
 def log_to_mlflow(model: Model, uri: str, experiment: str, file: str | Path, report: str | Path | None = None) -> str:
@@ -155,3 +161,90 @@ def metrics(model: Model) -> dict[str, float]:
             f"model: what it says of its run is not what copriv learner writes ({error!r:.100}); ask for the file again"
         ) from None
     return found
+
+
+class _Graph:
+    """Nodes and constants of an ONNX graph, each with a name of its own; onnx: the module."""
+
+    def __init__(self, onnx: Any) -> None:
+        self.onnx = onnx
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def node(self, kind: str, *inputs: str, named: str = "", **options: Any) -> str:
+        made = named or f"{kind} {len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), [made], **options))
+        return made
+
+    def of(self, value: Any) -> str:
+        """A constant: text, or numbers in double precision."""
+        name, array = f"constant {len(self.constants)}", np.asarray(value)
+        if array.dtype.kind == "U":
+            texts = [text.encode() for text in array.ravel().tolist()]
+            self.constants.append(self.onnx.helper.make_tensor(name, self.onnx.TensorProto.STRING, array.shape, texts))
+        else:
+            self.constants.append(self.onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def atoms(self, column: TextColumn) -> str:
+        """The atoms of a column, of shape (records, atoms)."""
+        cell = column.name
+        if column.of_levels:
+            same = self.double(self.node("Equal", cell, self.of([column.texts])))
+            found = self.node("ReduceSum", same, self.of(np.array([1])), keepdims=1)
+            return self.node("Div", same, found)  # 0/0 for a text that is none of the levels
+        lacks = self.double(self.node("Equal", cell, self.of([sorted(MISSING)])))
+        lacking = self.node("Greater", self.node("ReduceSum", lacks, self.of(np.array([1])), keepdims=1), self.of(0.0))
+        cell = self.node("Where", lacking, self.of(column.missing or "nan"), cell)
+        if column.texts:
+            place = self.node(
+                "LabelEncoder", cell, domain="ai.onnx.ml", keys_strings=list(column.texts),
+                values_int64s=list(range(len(column.texts))), default_int64=-2,
+            )  # fmt: skip
+            value = self.double(place)
+            value = self.node("Where", self.node("Less", value, self.of(-1.0)), self.of(np.nan), value)
+        else:
+            value = self.double(cell)
+        above = self.node("Sub", value, self.of(column.low))
+        for side, cut, end in (("Less", column.cut[0], 0.0), ("Greater", column.cut[1], column.width)):
+            outside = self.node(side, above, self.of(end))
+            above = self.node("Where", outside, self.of(end if cut else np.nan), above)
+        if column.log:
+            above = self.node("Log", self.node("Add", above, self.of(1.0)))
+        return above
+
+    def double(self, name: str) -> str:
+        return self.node("Cast", name, to=self.onnx.TensorProto.DOUBLE)
+
+
+def _onnx_model(model: Portable, onnx: Any) -> bytes:
+    """Content of a model's ONNX file."""
+    graph, helper, types = _Graph(onnx), onnx.helper, onnx.TensorProto
+    atoms = graph.node("Concat", *[graph.atoms(column) for column in model.columns], axis=1)
+    inner, offset, outer = model.inner, model.inner_offset, model.outer
+    if model.waves:
+        angles = graph.node("Add", graph.node("MatMul", atoms, graph.of(inner)), graph.of(offset))
+        atoms, weights, last = graph.node("Cos", angles), np.sqrt(2.0 / len(outer)) * outer, model.outer_offset
+    else:
+        weights, last = inner @ outer, float(offset @ outer) + model.outer_offset
+    score = graph.node("MatMul", atoms, graph.of(weights))
+    graph.node("Add", score, graph.of(last), named="score")
+    kind = types.DOUBLE
+    if model.classes is None:
+        graph.node("Identity", "score", named="prediction")
+    else:
+        below, beyond = (graph.of(name) for name in model.classes)
+        known = graph.node("Where", graph.node("Greater", "score", graph.of(0.0)), beyond, below)
+        graph.node("Where", graph.node("IsNaN", "score"), graph.of(""), known, named="prediction")
+        kind = types.STRING
+    made = helper.make_graph(
+        graph.nodes, "copriv",
+        [helper.make_tensor_value_info(column.name, types.STRING, [None, 1]) for column in model.columns],
+        [helper.make_tensor_value_info("prediction", kind, [None]),
+         helper.make_tensor_value_info("score", types.DOUBLE, [None])],
+        graph.constants,
+    )  # fmt: skip
+    # The first opset with comparison of texts, and the first ML opset that maps texts to 64-bit integers.
+    opsets = [helper.make_opsetid("", 19), helper.make_opsetid("ai.onnx.ml", 4)]
+    written: bytes = helper.make_model(made, opset_imports=opsets, ir_version=9).SerializeToString()
+    return written

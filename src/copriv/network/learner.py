@@ -37,6 +37,8 @@ STOPPED = "stopped: "
 """Prefix of the reason that owners are sent when a run was stopped and may be resumed."""
 GOODBYE_SECONDS = 2.0
 """Time limit for owners to acknowledge the end of the run."""
+_LONGEST_SLOT = 3600.0
+"""Longest slot, in seconds, that the run waits for because its owner tells it."""
 _MESSAGE_RATE = (400.0, 200.0)
 """Unsolicited messages of an owner: the largest burst, and the number per second."""
 _CONNECTION_RATE = (20.0, 0.2)
@@ -106,7 +108,8 @@ class Learner:
             if old is not None:  # the owner dialled again before this side detected that the old link is dead
                 await old.close()
             self._links[owner] = link
-            self._conductor.joined(owner, time.monotonic(), hello.certificate)
+            slot = min(max(hello.slot, 0.0), _LONGEST_SLOT)
+            self._conductor.joined(owner, time.monotonic(), hello.certificate, slot)
             await self._flush(link)
             while self._conductor.outcome is None:
                 await self._receive_one(owner, link)

@@ -60,6 +60,8 @@ class Hello:
     """Random, made by this owner for this connection; the learner signs it."""
     certificate: str = ""
     """This owner's certificate, PEM, by which its answers' signatures are checked."""
+    slot: float = 0.0
+    """Seconds after which its answers leave (`copriv.privacy.release_time`)."""
 
 
 @dataclass(frozen=True)
@@ -185,9 +187,10 @@ Message: TypeAlias = (
 )
 
 _KINDS: dict[int, type[Any]] = {
-    1: Hello, 2: Welcome, 3: Query, 4: Answer, 5: Refusal, 6: Offer, 7: Ready, 8: Busy, 9: Finished,
-    10: Closing, 11: SumQuery, 12: Members, 13: PublicKeys, 14: SetSigned,
+    2: Welcome, 3: Query, 4: Answer, 5: Refusal, 6: Offer, 7: Ready, 8: Busy, 9: Finished,
+    10: Closing, 11: SumQuery, 12: Members, 13: PublicKeys, 14: SetSigned, 15: Hello,
 }  # fmt: skip
+"""1 was a hello without a slot. VERSION is in what is signed, so a change of one message gives it another number."""
 _NUMBER = {kind: number for number, kind in _KINDS.items()}
 _FIELDS = {kind: [(field.name, field.type) for field in fields(kind)] for kind in _NUMBER}
 _HEADER = struct.Struct("<6sBB")

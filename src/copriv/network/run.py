@@ -25,7 +25,6 @@ from scipy import stats
 from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants, agreed_rule
 from copriv.errors import AgreementError, InvalidInput
-from copriv.mechanisms.gradients import GradientNoise
 from copriv.network.messages import SumQuery
 from copriv.network.store import START, Event, RunStore, StoreFailed
 from copriv.network.sum_messages import attempt_of
@@ -373,7 +372,6 @@ class Trajectory:
         self._sums: dict[tuple[str, ...], SharedNoise] = {}
         """By the owners of each participant, where only sums of their answers are seen."""
         if agreement.summed:
-            assert isinstance(agreement.mechanism, GradientNoise), "no other mechanism is agreed with sums"
             self.length *= 2
             for group in agreement.members:
                 names = tuple(agreement.owner_names[i] for i in group)

@@ -98,6 +98,8 @@ class Conductor:
         # Read for every answer; the agreement computes them at each access.
         agreed = store.agreement
         self._fingerprint, self._m, self._queries = agreed.fingerprint, agreed.answers, agreed.queries
+        self._slots = dict[str, float]()
+        """Seconds after which an owner's answers leave, of those that have joined this process."""
         self._restore(now)
         # The line with which a run, or a process that resumes it, begins.
         terms: dict[str, Any] = {
@@ -120,7 +122,7 @@ class Conductor:
         self.run = Run.of(self.store)
         self.store.take = self.run.take
         self.parties = self.run.parties
-        self._turns = Turns(self.run, self.conduct, now)
+        self._turns = Turns(self.run, self.conduct, now, self._slots)
         self._outbox: list[tuple[str, Message]] = []
         self._introduced: set[str] = set()
         """Owners that were told, on their connection, who the others are whose answers are added up with theirs."""
@@ -168,12 +170,13 @@ class Conductor:
 
     # Events ---------------------------------------------------------------------------------------------------------
 
-    def joined(self, owner: str, now: float, certificate: str = "") -> None:
+    def joined(self, owner: str, now: float, certificate: str = "", slot: float = 0.0) -> None:
         """An owner connected: its unanswered query, if there is one, is sent again unchanged.
 
         certificate: PEM, issued by the consortium's authority; it verifies the signatures of the owner's answers.
+        slot: seconds after which its answers leave, as it says.
         """
-        self._turns.now = now
+        self._turns.now, self._slots[owner] = now, slot
         self.parties[owner].there = True
         if certificate and certificate != self.parties[owner].certificate:
             self.store.event("certified", owner=owner, certificate=certificate)
@@ -350,21 +353,27 @@ class Conductor:
         """Handle the owners that are late at this time, and stop the run where no answer came for too long."""
         self._turns.now = now
         for turn in list(self.run.open.values()):
-            if now - turn.opened >= self.conduct.deadline and not turn.late:
+            if now >= self._due(turn) and not turn.late:
                 self._overdue(turn)
         self._advance()
-        if self.outcome is None and now - self._turns.progress >= self.conduct.patience:
-            waited = f"no answer for {self.conduct.patience:g} s"
+        patience = self.conduct.patience + self._turns.slots(self.parties)
+        if self.outcome is None and now - self._turns.progress >= patience:
+            waited = f"no answer for {patience:.3g} s"
             self._end("stopped", f"{waited}: waiting for {', '.join(self.waiting_for)}; resume when they are back")
 
     def next_deadline(self) -> float:
         """The time at which `tick` has to be called, if no other event occurs before."""
-        turns = [turn.opened + self.conduct.deadline for turn in self.run.open.values() if not turn.late]
-        if self.conduct.stragglers == "drop" and self._turns.progress + self.conduct.deadline > self._turns.now:
-            turns.append(self._turns.progress + self.conduct.deadline)
+        turns = [self._due(turn) for turn in self.run.open.values() if not turn.late]
+        missed = self._turns.progress + self.conduct.deadline + self._turns.slots(self.parties)
+        if self.conduct.stragglers == "drop" and missed > self._turns.now:
+            turns.append(missed)
         if self.talk == "broadcast" and not self.run.open and self._next_offer > self._turns.now:
             turns.append(self._next_offer)
-        return min([self._turns.progress + self.conduct.patience, *turns])
+        return min([self._turns.progress + self.conduct.patience + self._turns.slots(self.parties), *turns])
+
+    def _due(self, turn: Turn) -> float:
+        """The time at which owners that were asked in a turn are late."""
+        return turn.opened + self.conduct.deadline + self._turns.slots(turn.waiting)
 
     # Turns ----------------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ from copriv.data.dictionary import PublicDictionary
 from copriv.data.public import Sample, load_sample, strata_of
 from copriv.data.schema import Schema
 from copriv.data.specification import open_dataset
-from copriv.data.stream import StreamedRecords, most_memory
+from copriv.data.sql import is_sql
+from copriv.data.stream import StreamedRecords, made_up, most_memory
 from copriv.data.tables import column_names
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.losses import by_name
@@ -279,7 +281,10 @@ def streamed_records(
             'data.dataset: only a table of declared columns (dataset = "table") in which each record is a unit can be '
             "read in blocks; raise the memory limit (--memory)"
         )
-    return _in_pieces(agreement, name, dictionary, *found), found[1].names
+    records = _in_pieces(agreement, name, dictionary, *found)
+    if not is_sql(source):
+        records = replace(records, made_up=partial(made_up, records, Path(source), found[1]))
+    return records, found[1].names
 
 
 def _in_pieces(

@@ -5,7 +5,7 @@ and moving the model is the conductor's.
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
@@ -15,6 +15,8 @@ from copriv.network.run import Run
 from copriv.validation import count, positive
 
 Talk = Literal["choose", "broadcast", "request"]
+SLOTS = 3
+"""Slots that an answer may take: a table's reading for a new run, the answer, and one more where that is late."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +28,13 @@ class Conduct:
     at_once: int | None = None
     """A2: largest number of participants that are asked at the same time; None: all."""
     deadline: float = 30.0
-    """Seconds after which an owner that was asked is late."""
+    """Seconds beyond SLOTS of its slots after which an owner that was asked is late."""
     begin: Literal["all", "any"] = "all"
     """Begin when every owner is connected, or with the first: then owners that connect early spend their answers first."""
     stragglers: Literal["wait", "drop"] = "wait"
     """S1, S2 and groups: wait for late owners, or step without them."""
     patience: float = 300.0
-    """Seconds without any answer after which the run stops; it can be resumed."""
+    """Seconds beyond SLOTS of the longest slot without any answer after which the run stops; it can be resumed."""
 
     def __post_init__(self) -> None:
         positive("deadline", self.deadline)
@@ -60,8 +62,8 @@ class Conduct:
 class Turns:
     """Selects the participants of a run to ask next."""
 
-    def __init__(self, run: Run, conduct: Conduct, now: float) -> None:
-        self._conduct, self._run = conduct, run
+    def __init__(self, run: Run, conduct: Conduct, now: float, slots: Mapping[str, float]) -> None:
+        self._conduct, self._run, self._slots = conduct, run, slots
         # Read for every answer; the agreement computes them at each access.
         self._m, self._queries = run.agreement.answers, run.agreement.queries
         self.offered: set[str] = set()
@@ -70,6 +72,10 @@ class Turns:
         """The present and the time of the last answer, in seconds of the learner's clock."""
         for turn in run.open.values():
             turn.opened = now
+
+    def slots(self, owners: Iterable[str]) -> float:
+        """Seconds that an answer of these owners may take by the slots that they told."""
+        return SLOTS * max((self._slots.get(owner, 0.0) for owner in owners), default=0.0)
 
     def left(self) -> int:
         """Number of turns that may still be opened."""
@@ -101,7 +107,7 @@ class Turns:
         if there == len(members):
             return True
         drop = self._conduct.stragglers == "drop"
-        waited = drop and self.now - self.progress >= self._conduct.deadline
+        waited = drop and self.now - self.progress >= self._conduct.deadline + self.slots(self._run.parties)
         return there > 0 and (there == len(able) or waited) and (drop or len(able) == len(members))
 
     def _begun(self) -> bool:

@@ -127,7 +127,7 @@ def _answered_once(world: Problem, runs: int, rng: np.random.Generator) -> Runs:
     start = world.start
     theta = world.feasible_set.project(start + step_of(agreement) * (np.asarray(centre + deviation) - start))
     ψ = np.column_stack([np.full(len(theta), float(f.value(start))), f.value(theta)])
-    return Runs(np.array([0, agreement.n_owners]), relative_fitness(ψ, world.optimum), theta, 0.0)
+    return Runs(np.array([0, agreement.queries]), relative_fitness(ψ, world.optimum), theta, 0.0)
 
 
 def _bias(

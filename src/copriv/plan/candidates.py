@@ -63,7 +63,9 @@ def sums_of(agreement: Agreement, way: Way, size: int | None) -> tuple[tuple[int
     """Owners that are seen as a sum only, in this way and with groups of this size; none where each answer is seen."""
     if not agreement.summed:
         return ()
-    return agreement.members_of(way.together, agreement.agreement.group_size if size is None else size)
+    return agreement.members_of(
+        way.together or agreement.one_answer, agreement.agreement.group_size if size is None else size
+    )
 
 
 def hidden(agreement: Agreement, groups: Sequence[tuple[int, ...]]) -> bool:

@@ -45,8 +45,8 @@ def plan_one_answer(
     B = problem.feature_bound
     base = problem.terms.replace(
         agreement={
-            "mechanism": mechanism, "rule": WITHOUT_WAITING.name, "answers": 1, "horizon": problem.terms.n_owners,
-            "start": start.tolist(),
+            "mechanism": mechanism, "rule": WITHOUT_WAITING.name, "answers": 1 + problem.terms.attempts,
+            "horizon": max(problem.terms.n_owners, 1 + problem.terms.attempts), "start": start.tolist(),
         },
         model={"gradient_bound": 1.0},
         data={} if B is None else {"feature_bound": B},

@@ -121,25 +121,20 @@ def plan(
         measured |= of_many
     if one_answer is None:
         one_answer = not keep
-    for mechanism, pure in one_answer_mechanisms(public, one_answer):
-        try:
-            measured[mechanism, pure] = measure_one_answer(found, mechanism, pure, public_start, runs, seed)
-        except (AgreementError, NotCertified):
-            if terms.one_answer:
-                raise
-            continue  # no setting is within these budgets
+    measured |= measured_once(found, one_answer, public_start, runs, seed)
     ranked = tuple(sorted(measured.values(), key=lambda choice: choice.fitness))
     runner_up = next((choice for choice in ranked if choice.kind != ranked[0].kind), None)
     best, ν = sample.optimum.value, noise_of(terms)
     fixed = np.concatenate([(p.fixed + best).ravel() / best - 1.0 for p in priced])
     # For noise with δ too, whose scale is approximately proportional to 1/(nε).
     slope = np.concatenate([p.noise.ravel() / (best * ν) for p in priced])
-    with_sum = None
-    if (summed := terms.in_sums()) is not None and (
-        hiding := finalists_of(priced_of(summed, noises, tables), quadratic)
-    ):
-        _, in_sums = run_finalists(public.under(summed), hiding, 3 - 2 * quadratic, runs, seed)
-        with_sum = min(in_sums.values(), key=lambda choice: choice.fitness)
+    with_sum, in_sums = None, dict[tuple[Any, ...], Choice]()
+    if (summed := terms.in_sums()) is not None:
+        hidden_problem = public.under(summed)
+        if not terms.one_answer and (hiding := finalists_of(priced_of(summed, noises, tables), quadratic)):
+            _, in_sums = run_finalists(hidden_problem, hiding, 3 - 2 * quadratic, runs, seed)
+        in_sums |= measured_once(replace(found, problem=hidden_problem), one_answer, public_start, runs, seed)
+        with_sum = min(in_sums.values(), key=lambda choice: choice.fitness, default=None)
     seconds = time.perf_counter() - begun
     made = Plan(ranked[0], runner_up, ranked, flatness_of(first), (fixed, slope), seconds, with_sum)
     unlike = heterogeneity or heterogeneity_of(sample)
@@ -277,7 +272,6 @@ def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[OneAnswer
         free
         and terms.robust is None
         and terms.graph is None
-        and not public.terms.summed
         and terms.answers is None
         and terms.group_size is None
         and terms.communication != "synchronous"
@@ -285,9 +279,26 @@ def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[OneAnswer
     if not wanted or not free or public.feature_bound is None or any(o.group or o.unit for o in owners):
         return []
     weighed = [one for one in mechanisms.ALL if isinstance(one, OneAnswer) and one.planned and one.suits(public.loss)]
+    if public.terms.summed:
+        weighed = [one for one in weighed if not one.why_not_summed]
     unwanted = {True: Guarantee.APPROXIMATE, False: Guarantee.PURE}
     choices = (True, False)[: 1 + opted]
     return [(one, pure) for one in weighed for pure in choices if one.guarantee is not unwanted[pure]]
+
+
+def measured_once(
+    bounded: Bounded, wanted: bool, public_start: bool, runs: int, seed: int
+) -> dict[tuple[Any, ...], Choice]:
+    """The cost of the best setting of each mechanism of one answer. Raises AgreementError or NotCertified of an agreed one."""
+    measured: dict[tuple[Any, ...], Choice] = {}
+    for mechanism, pure in one_answer_mechanisms(bounded.problem, wanted):
+        try:
+            measured[mechanism, pure] = measure_one_answer(bounded, mechanism, pure, public_start, runs, seed)
+        except (AgreementError, NotCertified):
+            if bounded.problem.terms.one_answer:
+                raise
+            continue  # no setting is within these budgets
+    return measured
 
 
 def measure_one_answer(

@@ -97,14 +97,7 @@ def _clipped_sum(loss: Loss, block: Records, theta: Float[Array, " p"], bound: f
     x, y, w = block.features, block.target, block.weight
     if not is_linear(loss):
         return np.asarray(w @ clip_rows(of_shape(loss, loss.gradients(theta, x, y), x.shape), bound, order))
-    limit = block.clipping_limits.get((bound, order))
-    if limit is None:
-        norms = block.lengths
-        if order == 2:
-            norms = row_norms(x, order)
-        limit = slope_limits(norms, bound)
-        limit.flags.writeable = False  # it is cached, and enforces the bound
-        block.clipping_limits[bound, order] = limit
+    limit = kept_limits(block, bound, order)
     # Not x @ theta, whose last bits depend on a row's place in the block: an additional row of one person would change the
     # predictions of others, and at the hinge's kink a last bit changes the whole gradient.
     predictions = np.einsum("ij,j->i", x, theta)
@@ -112,6 +105,19 @@ def _clipped_sum(loss: Loss, block: Records, theta: Float[Array, " p"], bound: f
     if not np.isfinite(slope).all():
         slope = np.nan_to_num(slope, nan=0.0, posinf=0.0, neginf=0.0)
     return np.asarray((w * np.minimum(np.maximum(slope, -limit), limit)) @ x)
+
+
+def kept_limits(block: Records, bound: float, order: Order) -> Float[Array, " records"]:
+    """`slope_limits` of a block's rows, computed once."""
+    limit = block.clipping_limits.get((bound, order))
+    if limit is None:
+        norms = block.lengths
+        if order == 2:
+            norms = row_norms(block.features, order)
+        limit = slope_limits(norms, bound)
+        limit.flags.writeable = False  # it is cached, and enforces the bound
+        block.clipping_limits[bound, order] = limit
+    return limit
 
 
 def slope_limits(norms: Float[Array, " records"], bound: float) -> Float[Array, " records"]:

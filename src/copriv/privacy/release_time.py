@@ -3,8 +3,8 @@
 The time of computing an answer is itself a side channel: a solver's number of passes depends on the records, and the time
 of an exact sampler on the size of its noise (Spearman's rank correlation is 0.4 for OpenDP 0.15 on an idle machine). An
 owner that answers over a network therefore holds each answer, and each failure, until a whole number of slots after it
-began. A slot is several times as long as an answer takes at most, measured on made-up rows without private data
-(`measured_seconds`), so that this number is 1.
+began. A slot is SAFETY times as long as answers take, measured on made-up rows without private data (`measured_seconds`), so
+that this number is 1.
 
 Limits: an answer that takes longer than its slot is released at the end of the next one, which reveals that it was late.
 The solver's number of passes has a proved bound, which the slot allows for; the sampler's time has exponential tails; the
@@ -14,18 +14,22 @@ other cause is a machine that is busy with other work. `late` counts these answe
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
-from copriv.model.records import BLOCK, Records
+from copriv.model.records import BLOCK, InBlocks, Records
 from copriv.privacy.noise import PrivateAnswer
 from copriv.types import Array, Loss
 
-SAFETY = 4.0
-"""Length of a slot as a multiple of an answer's measured time."""
+SAFETY = 1.5
+"""Length of a slot as a multiple of an answer's measured time (`python -m benchmarks.release_time`)."""
+STEP = 1.1
+"""Ratio of one length of a slot to the one before it."""
+SHORTEST = 1e-3
+"""Length of the shortest slot, in seconds."""
 
 
 class ReleaseTime:
@@ -55,8 +59,14 @@ class ReleaseTime:
 
 
 def rounded_slot(seconds: float) -> float:
-    """The slot for an answer of this measured time: SAFETY times it, at least 1 ms, rounded up to 1, 2 or 5 times 10^k."""
-    least = max(SAFETY * seconds, 1e-3)
+    """The slot for work of this measured time: SAFETY times it, rounded up to SHORTEST times a power of STEP."""
+    power = math.ceil(math.log(max(SAFETY * seconds, SHORTEST) / SHORTEST) / math.log(STEP) - 1e-9)
+    return SHORTEST * STEP**power
+
+
+def coarse_slot(seconds: float) -> float:
+    """As `rounded_slot`, for a time that depends on private rows: rounded up to 1, 2 or 5 times a power of ten."""
+    least = max(SAFETY * seconds, SHORTEST)
     power = 10.0 ** math.floor(math.log10(least) + 1e-9)
     return next(digit * power for digit in (1.0, 2.0, 5.0, 10.0) if digit * power >= least * (1 - 1e-9))
 
@@ -69,18 +79,47 @@ class ManyPasses(Protocol):
         """Seconds for the largest number of passes that any records need, from the time of one pass over these."""
 
 
-def measured_seconds(answer: PrivateAnswer, loss: Loss, rows: int, theta: Float[Array, " p"]) -> float:
-    """Seconds that an answer at θ on this number of rows takes at most, measured on this machine."""
-    few, rng = min(rows, 8 * BLOCK), np.random.default_rng(0)  # extrapolated linearly to more rows
+@runtime_checkable
+class KeepsOfRecords(Protocol):
+    """A mechanism whose first answer makes what later ones use again."""
+
+    def keep(self, loss: Loss, records: Records) -> None:
+        """Make it now, so that the first answer takes as long as the others."""
+
+
+def measured_seconds(
+    answer: PrivateAnswer,
+    loss: Loss,
+    rows: int,
+    theta: Float[Array, " p"],
+    made_up: Callable[[int], AbstractContextManager[InBlocks]] | None = None,
+) -> float:
+    """Seconds that an answer at θ on this number of rows takes at most, measured on this machine.
+
+    made_up: makes so many rows that are read anew for each answer; None: the rows are in memory.
+    """
+    few, rng = min(rows, 8 * BLOCK), np.random.default_rng(0)
+    if made_up is not None:
+        with made_up(few) as table:
+            return _of_more(timed(lambda: answer.answer(loss, table, theta)), rows / few)
     x = rng.uniform(-1.0, 1.0, (few, len(theta))) / len(theta)
-    made_up = Records.of(x, rng.choice([-1.0, 1.0], few))  # targets that every loss takes
+    held = Records.of(x, rng.choice([-1.0, 1.0], few))  # targets that every loss takes
     if isinstance(answer, ManyPasses):
-        # Thousands of passes take close to their mean time, so that a factor of 2 is safe.
-        return answer.seconds(made_up) * rows / few * (2.0 / SAFETY)
-    return max(timed(lambda: answer.answer(loss, made_up, theta))) * rows / few
+        return answer.seconds(held) * rows / few  # thousands of passes take close to their mean time
+    return _of_more(timed(lambda: answer.answer(loss, held, theta)), rows / few)
 
 
-def timed(work: Callable[[], object], times: int = 8) -> list[float]:
+def _of_more(seconds: list[float], times: float) -> float:
+    """The longest time of an answer over so many times as many rows as took these: delays of their parts average out.
+
+    The longest of them is left out: a single interruption is the machine's.
+    """
+    steady = sorted(seconds)[:-1]
+    median = steady[len(steady) // 2]
+    return times * median + math.sqrt(times) * (steady[-1] - median)
+
+
+def timed(work: Callable[[], object], times: int = 16) -> list[float]:
     """Seconds of each of `times` calls, after one that imports modules and fills caches."""
     work()
     begun = [time.perf_counter()]

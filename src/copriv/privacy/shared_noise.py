@@ -141,6 +141,8 @@ class SharedNoise:
     """t; at most N − 2."""
     length: int
     bound: float
+    unit: Float[Array, " length"] | None = None
+    """Divisor of each number before it is rounded, under which sensitivities and `bound` are stated; None: 1."""
 
     def __post_init__(self) -> None:
         if not self._largest < 2.0**63:
@@ -173,7 +175,8 @@ class SharedNoise:
         """
         check_value(answer, self.length)
         part, cell = self.parts[owner], Fraction(2) ** self.exponent
-        cells = [round(Fraction(value) * part.weight / cell) for value in answer.tolist()]
+        given = answer if self.unit is None else answer / self.unit
+        cells = [round(Fraction(value) * part.weight / cell) for value in given.tolist()]
         noises = [self._draws(self.shape, self.scale)]
         if part.floor is not None:
             noises.append(self._draws(Fraction(1), self._scale(part.floor, part)))
@@ -181,7 +184,8 @@ class SharedNoise:
 
     def vector(self, words: UInt64[Words, " length"]) -> Float[Array, " length"]:
         """The weighted sum of answers with its noise, from the sum of all owners' words modulo 2⁶⁴."""
-        return np.ldexp(words.view(np.int64).astype(np.float64), self.exponent)
+        vector: Array = np.ldexp(words.view(np.int64).astype(np.float64), self.exponent)
+        return vector if self.unit is None else vector * self.unit
 
     def alone(self, owner: int) -> float:
         """What remains of Laplace noise for one answer if all others work together: an upper bound on ε, without a floor.
@@ -254,7 +258,7 @@ class Share:
 
     @property
     def scale(self) -> float:
-        """Scale of the noise that any N − t owners make together, in the unit of the sum."""
+        """Scale of the noise that any N − t owners make together, in the unit of each number."""
         return math.ldexp(self.noise.scale, self.noise.exponent)
 
     def release(self, value: Float[Array, " length"]) -> Float[Array, " halves"]:

@@ -251,11 +251,14 @@ def _events(
 def _one_answer_each(
     problem: Problem, participants: Participants, scales: Array, options: Options, streams: Sequence[Any]
 ) -> Turns:
-    """Every owner answers once, in a random order; there is a model after any number of answers."""
+    """Every owner answers once, in a random order; there is a model after any number of answers, or of the sum of all."""
     if options.noise is not None or options.starts is not None or options.schedule is not None:
         raise UsageError("simulate: noise, starts and schedule replace those of many answers; this mechanism has one")
-    N = len(participants.members)
-    given = options.given or one_answers(problem, [s[1] for s in streams], scales)
+    N, noise = len(participants.members), [s[1] for s in streams]
+    if problem.agreement.summed:
+        given: Sequence[Array] = [one_sum(problem, noise)]
+    else:
+        given = options.given or one_answers(problem, noise, scales)
 
     def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs answer"]:
         return np.stack([given[i][r] for r, i in enumerate(who)])
@@ -282,6 +285,23 @@ def one_answers(
             drawn.append(draft.answer(*noise))
         answers.append(np.stack(drawn))
     return answers
+
+
+def one_sum(problem: Problem, streams: Sequence[np.random.SeedSequence]) -> Float[Array, "runs answer"]:
+    """The weighted sum of all owners' answers with the noise that they share, one per run."""
+    agreement, mechanism = problem.agreement, problem.agreement.mechanism
+    assert isinstance(mechanism, OneAnswer)
+    drafts = [
+        mechanism.draft(agreement, owner, records, problem.common)
+        for owner, records in zip(agreement.owner, problem.owners, strict=True)
+    ]
+    alone, together = agreement.scales_alone(problem.feature_bound), agreement.aggregation(range(agreement.n_owners))
+    (noise,) = drafts[0].noises
+    unit, scales = noise.scale / alone[0], together.noise(alone)
+    size = (len(scales), len(unit))
+    drawn = [scales @ draws(np.random.default_rng(one), noise.law, size, together.shapes) for one in streams]
+    exact = np.array([draft.answer(np.zeros(len(unit))) for draft in drafts])
+    return np.asarray(together.vector(exact) + unit * np.array(drawn))
 
 
 def _recorded(record_at: Sequence[int] | None, first: int, last: int) -> Int[np.ndarray, " recorded"]:

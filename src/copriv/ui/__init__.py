@@ -4,8 +4,7 @@
 | ---------------- | ------------------------------------------------------------------------------------- |
 | `app`            | routes of the pages for planning and reading; uploaded files of public rows           |
 | `shell`          | templates, texts, JSON and event streams, for all applications                        |
-| `views`          | numbers of the page "Should we join?", from forecasts                                 |
-| `forecaster`     | full forecasts, in a process beside the server                                        |
+| `views`          | forecasts for the page "Should we join?": made in a process beside the server, and as numbers |
 | `agreement_form` | the form of an agreement                                                              |
 | `reading`        | verification of ledgers, runs and models in files, and the report                     |
 | `live`           | pages of a learner and of an owner during a run                                       |

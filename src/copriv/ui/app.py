@@ -26,13 +26,13 @@ from copriv.data import DATASETS
 from copriv.data.proposal import proposals
 from copriv.data.tables import read_table
 from copriv.errors import CoprivError, DataError, InvalidInput
+from copriv.market import check, lots, unstated
 from copriv.ui import agreement_form, reading, views
-from copriv.ui.forecaster import Forecaster, Superseded
 from copriv.ui.gallery import Gallery, transient
 from copriv.ui.shell import as_json, body, json_handler, routes
-from copriv.ui.views import Prepared
+from copriv.ui.views import Forecaster, Prepared, Superseded
 
-PAGES = ("join", "agreement", "ledger", "gallery")
+PAGES = ("join", "market", "agreement", "ledger", "gallery")
 """In the order of the navigation."""
 
 FILES = ("path", "public", "dictionary")
@@ -51,6 +51,7 @@ class Pages:
                 Route("/api/start", self._start),
                 Route("/api/join/quick", json_handler(self._quick), methods=["POST"]),
                 Route("/api/join/exact", json_handler(self._exact), methods=["POST"]),
+                Route("/api/market", json_handler(self._market), methods=["POST"]),
                 Route("/api/agreement", json_handler(self._draft), methods=["POST"]),
                 Route("/api/file/rows", json_handler(self._take_rows), methods=["POST"]),
                 Route("/api/file/read", json_handler(self._read), methods=["POST"]),
@@ -88,12 +89,34 @@ class Pages:
     async def _exact(self, request: Request) -> Any:
         question = self._question(await body(request))
         try:
-            made = await self._forecaster.forecast(question.agreement, request.is_disconnected)
+            made = await self._forecast(question.agreement, request)
         except Superseded:
             return {"kind": "superseded"}
+        return await self._shown(views.exact, question, made)
+
+    async def _market(self, request: Request) -> Any:
+        document = await body(request)
+        question = self._question(document)
+        terms = question.agreement
+        check(terms)
+        wanted, made = (unstated(terms), lots(terms)), []
+        try:
+            for one in wanted:
+                quick = self._forecaster.known(one) or self._forecaster.near(one)
+                made.append(await self._forecast(one, request) if document.get("exact") is True else quick)
+        except Superseded:
+            return {"kind": "superseded"}
+        if None in made:
+            return {"kind": "none"}
+        return await self._shown(views.market, question, str(document.get("mechanism")), *made)
+
+    async def _forecast(self, agreement: Agreement, request: Request) -> Prepared:
+        try:
+            return await self._forecaster.forecast(agreement, request.is_disconnected)
+        except Superseded:
+            raise
         except CoprivError as error:
             raise type(error)(self._rows.without_paths(str(error))) from None
-        return await self._shown(views.exact, question, made)
 
     async def _draft(self, request: Request) -> Any:
         return agreement_form.checked(await body(request))
@@ -136,11 +159,9 @@ class Pages:
             question.tables["data"] = data = {**data, key: str(path)}
         return question
 
-    async def _shown(
-        self, view: Callable[[views.Question, Prepared], Any], question: views.Question, made: Prepared
-    ) -> Any:
-        """A view, with the names of uploaded files in place of their paths."""
-        return self._rows.without_paths(await run_in_threadpool(view, question, made))
+    async def _shown(self, view: Callable[..., Any], question: views.Question, *given: Any) -> Any:
+        """A view of a question, with the names of uploaded files in place of their paths."""
+        return self._rows.without_paths(await run_in_threadpool(view, question, *given))
 
 
 async def _files(request: Request, most: int = 8) -> tuple[list[bytes], str | None, list[str]]:

@@ -1,25 +1,39 @@
-"""Numbers of the page "Should we join?", computed from forecasts.
+"""Forecasts for the pages "Should we join?" and "A data market": made in a process of their own, and as numbers.
 
 A view is computed in two ways. `exact` reads a full forecast of the same terms. `quick` takes milliseconds: it uses the
 curves of a forecast for other owners, on which the cost of any coalition is a point; the forecast has shifted them to
 pass through the median cost of its runs. An owner's verdict, its probability, break-even budgets with their range and
 fair shares are those of the full forecast, as the command line shows them.
 Numbers are ψ on all owners' records unless their name says otherwise; texts are made by the pages.
+
+A full forecast takes seconds of arithmetic in one thread, and minutes for a thousand owners, which would block the server.
+Only the newest request waits for one. A forecast that takes long and that no client waits for is cancelled for the next; but
+not the first one of its data, whose curves the quick answers need.
 """
 
-from collections.abc import Sequence
+import asyncio
+import multiprocessing
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from copriv.agreement import Agreement
-from copriv.errors import AgreementError
+from copriv.display.market import told
+from copriv.errors import AgreementError, CoprivError
 from copriv.forecast import forecast
 from copriv.forecast.coalition_value import Consortium, shapley_values
 from copriv.forecast.forecaster import NOTICEABLE
 from copriv.forecast.standalone_models import enough, personalized_cost
 from copriv.formatting.numbers import json_ready, yes_or_no
+from copriv.market import MECHANISMS, Market, lots, unstated
 from copriv.problem.verdict import Verdict
 from copriv.report.public_rows import PublicRows
 from copriv.terms import OwnerTerms
@@ -172,10 +186,46 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
 
 def quick(question: Question, made: Prepared) -> dict[str, Any]:
     """The view from the curves of another forecast."""
-    members = Consortium.of(question.agreement, made.consortium.information, made.consortium.curve)
-    members = replace(members, spread=made.consortium.spread)
-    view = _with_shares(_view(question, made, members))
+    view = _with_shares(_view(question, made, _members(question.agreement, made)))
     return view | {"kind": "quick", "heterogeneity": made.document["heterogeneity"]}
+
+
+def market(question: Question, mechanism: str, made: Prepared, of_lots: Prepared) -> dict[str, Any]:
+    """The view of a data market, from forecasts of the owners and of their lots, or from the curves of others."""
+    if mechanism not in MECHANISMS:
+        raise AgreementError(f"mechanism: must be one of {', '.join(MECHANISMS)}, not {mechanism!r}")
+    terms = question.agreement
+    same, weighed = True, []
+    for agreement, found in ((unstated(terms), made), (lots(terms), of_lots)):
+        known = agreement.fingerprint == found.agreement.fingerprint
+        same &= known
+        weighed.append(_held(found.consortium if known else _members(agreement, found), found))
+    (members, _), (alike, public_only) = weighed
+    offer = Market.of(terms, members, alike, public_only)
+    said = [
+        part if isinstance(part, str) else {"head": part.head, "rows": part.rows} for part in told(offer, mechanism)
+    ]
+    proposed = offer.proposed(mechanism)
+    return {
+        **offer.to_dict(), "kind": "exact" if same else "quick", "mechanism": mechanism, "said": said,
+        "toml": proposed and proposed.to_toml(),
+    }  # fmt: skip
+
+
+def _members(agreement: Agreement, made: Prepared) -> Consortium:
+    """The owners of an agreement, by the curves of the forecast of another one."""
+    members = Consortium.of(agreement, made.consortium.information, made.consortium.curve)
+    return replace(members, spread=made.consortium.spread)
+
+
+def _held(members: Consortium, made: Prepared) -> tuple[Consortium, float]:
+    """The owners with what each has without joining, and ψ of the public model on their records."""
+    public_only = made.document["public_only"] + members.information * (
+        1.0 / members.total - 1.0 / made.consortium.total
+    )
+    if members.without is None:
+        members = replace(members, without=made.without(members, public_only))
+    return members, public_only
 
 
 def _with_shares(view: dict[str, Any]) -> dict[str, Any]:
@@ -196,10 +246,7 @@ def _with_shares(view: dict[str, Any]) -> dict[str, Any]:
 
 
 def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, Any]:
-    n, before, band = members.total, made.consortium.total, made.band
-    public_only = made.document["public_only"] + members.information * (1.0 / n - 1.0 / before)
-    if members.without is None:
-        members = replace(members, without=made.without(members, public_only))
+    band, (members, public_only) = made.band, _held(members, made)
     median = members.together()
     spread = dict.fromkeys(band, 1.0)
     if band["median"] > 0:
@@ -345,3 +392,99 @@ def same_curves(one: Agreement, other: Agreement) -> bool:
     """Whether two agreements have the same curves: the same data, fitness, and kinds of guarantee (ε, or ε and δ)."""
     promises, others = ({table.delta > 0 for table in agreement.owner_tables} for agreement in (one, other))
     return (one.data, one.model, promises) == (other.data, other.model, others)
+
+
+LONG = 5.0
+"""Seconds after which a forecast that no client waits for is cancelled for another one."""
+
+Gone = Callable[[], Awaitable[bool]]
+"""Whether the client that asked has disconnected."""
+
+
+class Superseded(CoprivError):
+    """A newer request arrived before this forecast was begun."""
+
+
+class Forecaster:
+    """Makes forecasts in another process, and keeps the newest ones."""
+
+    def __init__(self) -> None:
+        self._pool: ProcessPoolExecutor | None = None
+        self._made: OrderedDict[str, Prepared] = OrderedDict()
+        self._busy = asyncio.Lock()
+        self._newest = 0
+        self._current: tuple[Agreement, Gone, float] | None = None
+        """The agreement that is being forecast, whether its client is gone, and the time at which it began."""
+
+    def known(self, agreement: Agreement) -> Prepared | None:
+        """The forecast of exactly these terms, if it has been made."""
+        return self._made.get(agreement.fingerprint)
+
+    def near(self, agreement: Agreement) -> Prepared | None:
+        """The newest forecast of the same data and fitness, for any owners, from which quick answers are computed."""
+        return next((made for made in reversed(self._made.values()) if same_curves(made.agreement, agreement)), None)
+
+    async def forecast(self, agreement: Agreement, gone: Gone) -> Prepared:
+        """The forecast of these terms. Raises what `copriv.forecast` raises, and Superseded."""
+        self._newest += 1
+        mine = self._newest
+        while self._busy.locked() and mine == self._newest:
+            await asyncio.sleep(0.2)
+            await self._make_room(agreement)
+        async with self._busy:
+            if (made := self.known(agreement)) is not None:
+                return made
+            if mine != self._newest:
+                raise Superseded("a newer question came first")
+            self._current = agreement, gone, time.monotonic()
+            try:
+                made = await self._run(agreement)
+            finally:
+                self._current = None
+        self._made[agreement.fingerprint] = made
+        while len(self._made) > 64:
+            self._made.popitem(last=False)
+        return made
+
+    async def _make_room(self, agreement: Agreement) -> None:
+        """Cancel the forecast that is being made, if no client waits for it (`LONG`)."""
+        if self._current is None:
+            return
+        current, gone, begun = self._current
+        needed = self.near(agreement) is None and same_curves(current, agreement)
+        if needed or current.fingerprint == agreement.fingerprint or time.monotonic() - begun < LONG:
+            return
+        if await gone():
+            self.close()
+
+    async def _run(self, agreement: Agreement) -> Prepared:
+        if self._pool is None:
+            # Spawned, because a fork would copy the server's sockets and threads.
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(1, context, _set_up_process, (os.getpid(),))
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, prepare, agreement)
+        except BrokenProcessPool:
+            self._pool = None
+            raise CoprivError("the forecast's process ended; change something to try again") from None
+
+    def close(self) -> None:
+        """End the process, and with it the forecast that it is making."""
+        if self._pool is not None:
+            for process in list((getattr(self._pool, "_processes", None) or {}).values()):
+                process.terminate()
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+
+def _set_up_process(parent: int) -> None:
+    """In the new process: lower its priority, and end it when the server ends, in whatever way."""
+    if hasattr(os, "nice"):
+        os.nice(5)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()

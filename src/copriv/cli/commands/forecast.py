@@ -18,8 +18,7 @@ from copriv.cli import console
 from copriv.cli.commands.options import AgreementFile, AsJson, PublicRuns, out_folder
 from copriv.cli.output import forecast_files, keep
 from copriv.display.forecast import better_by, costs, details, made_from, notes, owners, title
-from copriv.display.verdict import answer, qualified
-from copriv.display.what_if import about_target, about_without
+from copriv.display.verdict import about_target, about_without, answer, qualified
 from copriv.errors import UsageError
 from copriv.forecast import Forecast, forecast
 from copriv.forecast.what_if import reach

@@ -12,8 +12,7 @@ import { showTerms } from "./join/terms.js";
 import { showAsking, showVerdict } from "./join/verdict.js";
 import { showWorth } from "./join/worth.js";
 import { begin } from "./site.js";
-import { fromAddress, keepSoon } from "./state.js";
-import { t } from "./text.js";
+import { fromAddress, keepSoon, namesOf } from "./state.js";
 
 const AGAIN = 1500; // milliseconds until what could not be answered is asked again
 const PATIENCE = 350; // milliseconds without a change, after which the full forecast is asked for
@@ -42,13 +41,7 @@ async function page() {
     queueMicrotask(() => {
       names = null;
     });
-    const seen = new Map();
-    names = state.owners.map((seat, i) => {
-      const name = String(seat.terms.name ?? "").trim() || t("owner.number", { number: i + 1 });
-      const times = (seen.get(name) ?? 0) + 1;
-      seen.set(name, times);
-      return times > 1 ? `${name} (${times})` : name;
-    });
+    names = namesOf(state.owners);
     return names;
   }
 

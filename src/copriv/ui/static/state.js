@@ -2,6 +2,7 @@
 // Browsers never send that part anywhere.
 
 import { later } from "./dom.js";
+import { t } from "./text.js";
 
 function encode(state) {
   const bytes = new TextEncoder().encode(JSON.stringify(state));
@@ -32,6 +33,17 @@ export function fromAddress() {
   } catch {
     return null;
   }
+}
+
+/** A name for each owner, which an agreement needs: different ones, and a number for who has none yet. */
+export function namesOf(owners) {
+  const seen = new Map();
+  return owners.map((seat, i) => {
+    const name = String(seat.terms.name ?? "").trim() || t("owner.number", { number: i + 1 });
+    const times = (seen.get(name) ?? 0) + 1;
+    seen.set(name, times);
+    return times > 1 ? `${name} (${times})` : name;
+  });
 }
 
 /** The address of this state: for the person's own bookmarks, without the token. */

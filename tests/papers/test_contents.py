@@ -1,0 +1,76 @@
+"""From one page, docs/papers/index.md, a reader finds each item of both papers in three clicks: links are followed."""
+
+import re
+from pathlib import Path
+
+from copriv_papers.claims import CLAIMS
+from copriv_papers.contents import anchor, contents
+from copriv_papers.errata import ERRATA
+from copriv_papers.figures import BEYOND, FIGURES
+from copriv_papers.pages import write_contents
+from copriv_papers.papers import PAPERS
+from copriv_papers.questions import QUESTIONS
+
+DOCS = Path(__file__).parents[2] / "docs"
+START = "papers/index.md"
+# As both papers number them, written down from their texts.
+IN_THE_PAPERS = [
+    *(f"S, Assumption {n}" for n in (1, 2, 3)), "S, Definition 1", "S, Algorithm 1", "S, Algorithm 2",
+    *(f"S, Theorem {n}" for n in (1, 2, 3)), "S, Remark 1", "S, Remark 2", *(f"S, Fig. {n}" for n in range(1, 12)),
+    *(f"A, Assumption {n}" for n in (1, 2, 3)), "A, Definition 1", "A, Algorithm 1", "A, Theorem 1", "A, Theorem 2",
+    *(f"A, Remark {n}" for n in (1, 2, 3, 4)), *(f"A, Fig. {n}" for n in range(1, 12)),
+]  # fmt: skip
+
+
+def links(page: str) -> set[str]:
+    """Where the links of a page lead to, below docs/, with their anchors."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    found = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'<a href="([^"]+)"', text)
+    inside = set()
+    for link in found:
+        path, _, at = link.partition("#")
+        if "://" not in link:
+            whole = ((DOCS / page).parent / path).resolve() if path else DOCS / page
+            if whole.is_relative_to(DOCS):
+                inside.add(whole.relative_to(DOCS).as_posix() + (f"#{at}" if at else ""))
+    return inside
+
+
+def leads_somewhere(link: str) -> bool:
+    path, _, at = link.partition("#")
+    return (DOCS / path).is_file() and (not at or f'<a id="{at}"></a>' in (DOCS / path).read_text(encoding="utf-8"))
+
+
+def test_the_page_is_what_the_lists_say(tmp_path):
+    assert write_contents(tmp_path).read_text("utf-8") == (DOCS / START).read_text("utf-8")
+
+
+def test_everything_that_the_papers_number_has_a_line_whose_links_lead_there():
+    lines = [item for paper in PAPERS for items in contents(paper).values() for item in items]
+    assert sorted(item.place for item in lines if re.search(r"(Fig\.|[a-z]) \d+$", item.place)) == sorted(IN_THE_PAPERS)
+    for item in lines:
+        assert item.pages, item.place
+        assert [page for page in item.pages if not leads_somewhere(page)] == [], item.place
+
+
+def test_three_clicks_lead_from_one_page_to_every_claim_figure_question_and_erratum():
+    seen, new = {START}, {START}
+    for _ in range(3):
+        pages = {link.partition("#")[0] for link in new}
+        new = {link for page in pages if page.endswith(".md") for link in links(page)} - seen
+        seen |= new
+    wanted = {f"gallery.md#{figure.identity}" for figure in (*FIGURES, *BEYOND)}
+    wanted |= {f"reference/claims.md#{anchor(claim.place)}" for claim in CLAIMS if not claim.beyond}
+    wanted |= {question.page for question in QUESTIONS} | {f"explanation/errata.md#erratum-{n}" for n in ERRATA}
+    wanted |= {f"papers/{paper.identity}.html" for paper in PAPERS}
+    assert wanted - links(START) == set()  # one click is enough
+    assert {path.relative_to(DOCS).as_posix() for path in (DOCS / "proofs").glob("*.md")} <= {
+        link.partition("#")[0] for link in seen
+    }
+    assert START in links("index.md")
+    assert [link for link in links(START) if not leads_somewhere(link)] == []
+
+
+def test_a_link_that_leads_nowhere_is_found():
+    assert not leads_somewhere("reference/claims.md#claim-s-thm-9")
+    assert not leads_somewhere("explanation/nothing.md")
