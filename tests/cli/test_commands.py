@@ -495,7 +495,11 @@ def test_init_on_a_terminal_asks_and_with_template_does_not(tmp_path):
     def typed(*arguments, keys, stop=False):
         master, slave = pty.openpty()
         command = [sys.executable, "-c", "from copriv.cli import main; main()", "init", *arguments]
-        process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, cwd=tmp_path)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's job in the background ignores
+        try:
+            process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, cwd=tmp_path)
+        finally:
+            signal.signal(signal.SIGINT, before)
         os.close(slave)
         os.write(master, keys)
         said, interrupted = b"", False

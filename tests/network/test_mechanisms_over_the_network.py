@@ -181,7 +181,7 @@ def noise_of_run(agreed: Agreement, folder: Path, drawn: Drawn) -> list[list[np.
         exact = clipped_mean_gradient(Squared(), records(i), start, agreed.gradient_bound)
         if agreed.agreement.moments_share > 0:
             exact = np.concatenate([exact, mean_moments(records(i), 1.0, False)])
-        scales = Moments.agreed(agreed, 3, 1.0).noise(terms)
+        scales = agreed.mechanism.deviation(agreed, terms) * Moments.agreed(agreed, 3, 1.0).unit
         if agreed.agreement.mechanism == "pilot":
             numbers = PilotNumbers.agreed(agreed, 3)
             exact, scales = numbers.of(Squared(), records(i), start), 2 / (200 * 1.0) * numbers.unit

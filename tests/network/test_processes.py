@@ -265,7 +265,7 @@ def test_a_learner_that_is_killed_goes_on_where_it_was(site: Site) -> None:
     assert second.wait(60) == 0, second.errors
     assert "finished: all 12 queries are answered" in second.said
     for owner in owners:
-        assert owner.wait(20) == 0
+        assert owner.wait(20) == 0, owner.errors
     spent = [verify(site.folder / name / "data.ledger") for name in site.agreed.owner_names]
     assert sum(run.charged for totals in spent for run in totals.runs.values()) == 12, "nothing was asked twice"
 

@@ -16,7 +16,7 @@ import copriv.owner
 import copriv.privacy.approximate as approximate
 from copriv.mechanisms import gradients, mechanism, moments, objective_noise, objective_solver, pilot, statistics
 from copriv.mechanisms.lengths import BINS, Histograms
-from copriv.mechanisms.moments import BoundedMoments, MomentsAnswer
+from copriv.mechanisms.moments import BoundedMoments, MomentsAnswer, MomentsInL2
 from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation
 from copriv.mechanisms.pilot import PilotNumbers
 from copriv.mechanisms.statistics import Moments, StatisticsAnswer
@@ -280,8 +280,8 @@ def second_moments_weigh_as_much_as_the_gradient(patch: Patch) -> None:
 
 @mutation(("moments",), "noise")
 def overlap_not_counted_in_the_moments(patch: Patch) -> None:
-    right = moments.deviation
-    patch.setattr(moments, "deviation", lambda n, ε, δ: right(n, 2 * ε, 2 * δ))
+    right = MomentsInL2.multiplier
+    patch.setattr(MomentsInL2, "multiplier", lambda self, answers, ε, δ: right(self, answers, 2 * ε, 2 * δ))
 
 
 _moments_of = BoundedMoments.of

@@ -37,6 +37,8 @@ STOPPED = "stopped: "
 """Prefix of the reason that owners are sent when a run was stopped and may be resumed."""
 GOODBYE_SECONDS = 2.0
 """Time limit for owners to acknowledge the end of the run."""
+RETURN_SECONDS = 5.0
+"""Time limit for owners that have answered and are away at the end of the run to dial again, and to sign their count."""
 _LONGEST_SLOT = 3600.0
 """Longest slot, in seconds, that the run waits for because its owner tells it."""
 _MESSAGE_RATE = (400.0, 200.0)
@@ -244,6 +246,10 @@ class Learner:
         """Collect the owners' signed counts of answers, then send them the outcome of the run."""
         outcome, closing = self._conductor.outcome, self._conductor.closing
         if outcome is not None and closing is not None:
+            parties, until = self._conductor.parties, time.monotonic() + RETURN_SECONDS
+            answered = {name for name, party in parties.items() if party.answered and not party.out}
+            while not answered <= self._links.keys() and time.monotonic() < until:
+                await asyncio.sleep(0.005)
             await self._to_all(closing)
             until = time.monotonic() + GOODBYE_SECONDS
             while not all(map(self._conductor.has_closed, self._links)) and time.monotonic() < until:

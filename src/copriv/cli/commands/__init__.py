@@ -86,7 +86,7 @@ def commands_below(group: str = "") -> type[TyperGroup]:
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             if cmd_name not in here:
                 return None
-            if ctx.resilient_parsing:  # a shell asks what could be typed next
+            if ctx is None or ctx.resilient_parsing:  # a shell asks what could be typed next
                 return loaded(cmd_name)
             with _announced(here[cmd_name]):
                 return loaded(cmd_name)
