@@ -1,8 +1,9 @@
 """The cost of outliers that are too rare to be among the public rows, against which plans are insured.
 
-A kind of record that one in RARER·n₀ is, is absent from n₀ public rows with probability 0.8 or more. The fitness counts such records in
-full, while a private answer bounds their influence: where Ξ is below their gradients they cost the same whatever the budget is,
-and where it is not, their curvature needs a shorter step. Where noise is small, a wider Ξ and a shorter step cost little.
+A kind of record that one in RARER·n₀ is, is absent from n₀ public rows with probability 0.8 or more. The fitness counts such
+records in full, while a private answer bounds their influence: where Ξ is below their gradients they cost the same whatever the
+budget is, and where it is not, their curvature needs a shorter step. Where noise is small, a wider Ξ and a shorter step cost
+little.
 
 In a scenario, an outlier is far out in one column of numbers, by one of LENGTHS times the L1 length of the longest public row.
 The best model, which is fitted to it too, misses its target by the root mean square residual, on either side; its label is
@@ -36,7 +37,7 @@ PROBABILITY = 0.2
 COLUMNS = 8
 """Most columns in which an outlier is far out, evenly spaced among those of numbers."""
 PREMIUM = 0.1
-"""Most that insurance may add to E ψ where there are no outliers, as a share of it."""
+"""Most that insurance may add to E ψ where there are no outliers, as a share of it or of that of the best owner's own model."""
 IN_TURN = 8
 """Most owners that are run in turn; for more, a round of all owners is about the same."""
 

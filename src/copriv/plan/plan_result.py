@@ -112,8 +112,6 @@ class Choice(Shown):
     """E ψ."""
     fitness: float
     """E f, by which choices are compared: before insurance."""
-    premium: float = 0.0
-    """E ψ over that of the same choice before insurance against outliers (`copriv.plan.outliers`), less 1."""
 
     @property
     def pure(self) -> bool:

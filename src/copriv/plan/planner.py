@@ -128,7 +128,7 @@ def plan(
     fixed = np.concatenate([(p.fixed + best).ravel() / best - 1.0 for p in priced])
     # For noise with δ too, whose scale is approximately proportional to 1/(nε).
     slope = np.concatenate([p.noise.ravel() / (best * ν) for p in priced])
-    with_sum, in_sums = None, dict[tuple[Any, ...], Choice]()
+    with_sum, in_sums = None, dict[Any, Choice]()
     if (summed := terms.in_sums()) is not None:
         hidden_problem = public.under(summed)
         if not terms.one_answer and (hiding := finalists_of(priced_of(summed, noises, tables), quadratic)):
@@ -235,14 +235,20 @@ def run_candidate(public: Problem, one: Candidate, runs: int, seed: int) -> Choi
 
 
 def insured(public: Problem, found: Plan, measured: Mapping[Any, Choice], runs: int, seed: int) -> Plan:
-    """The plan with a wider Ξ, for outliers, and a shorter step, for their curvature, where that costs at most PREMIUM."""
+    """The plan with a wider Ξ, for outliers, and a shorter step, for their curvature, where the premium is at most PREMIUM.
+
+    That is a share of E ψ, or of what the best owner's own model costs where that is more: what is less decides nothing.
+    """
     best, now = next(one for one in measured.items() if one[1] is found.choice)
     if not isinstance(best, Candidate) or public.terms.model.gradient_bound != "auto":
         return found
     rare, setting = outliers_of(best.priced.table.sample), Setting.of(now.agreement, best.priced.table.begins)
     if rare is None:
         return found
-    unit, limit = best.priced.table.sample.optimum.value, (1.0 + PREMIUM) * now.relative_fitness
+    sample, records = best.priced.table.sample, public.terms.records
+    alone = sample.alone(float(records.max()), float(records.sum()))
+    limit = now.relative_fitness + PREMIUM * max(now.relative_fitness, alone)
+    unit = max(sample.optimum.value, best.cost / now.relative_fitness)
     least, chosen = now.relative_fitness + rare.cost(setting), now
     kin = []
     for shorter, wider in product(SHORTER if public.terms.agreement.step == "auto" else (1.0,), WIDER):
@@ -256,7 +262,7 @@ def insured(public: Problem, found: Plan, measured: Mapping[Any, Choice], runs: 
             least, chosen = choice.relative_fitness + cost, choice
     if chosen is now:
         return found
-    choice = replace(chosen, fitness=now.fitness, premium=chosen.relative_fitness / now.relative_fitness - 1.0)
+    choice = replace(chosen, fitness=now.fitness)
     every = tuple(choice if each is now else each for each in found.measured)
     return replace(found, choice=choice, measured=every)
 
