@@ -495,7 +495,9 @@ def test_init_on_a_terminal_asks_and_with_template_does_not(tmp_path):
     def typed(*arguments, keys, stop=False):
         master, slave = pty.openpty()
         command = [sys.executable, "-c", "from copriv.cli import main; main()", "init", *arguments]
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's job in the background ignores
+        before = signal.signal(
+            signal.SIGINT, signal.default_int_handler
+        )  # which a shell's job in the background ignores
         try:
             process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, cwd=tmp_path)
         finally:

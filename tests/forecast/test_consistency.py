@@ -91,18 +91,29 @@ def made(request):
 
 def test_nothing_that_was_run_beats_what_is_recommended(made):
     document = json.loads(made[1].to_json())
-    best, before = document["recommended"]["relative_fitness"], document["agreed"]["relative_fitness"]
-    said = document["comparison"]
-    assert best["mean"] <= before["mean"]
-    assert best["median"] <= before["median"] or said["typical_within_error"] or "typical" in words.better(made[1])
-    assert said["times"] >= 1
+    best, before, said = document["recommended"], document["agreed"], document["comparison"]
     others = [run for sides in document["trades"].values() for run in sides]
     others += [document["runner_up"]] if document["runner_up"] else []
-    assert all(run["relative_fitness"] >= best["mean"] for run in others)
+    assert all(run["insured_cost"] >= best["insured_cost"] for run in (before, *others))
+    assert all(run["insured_cost"] >= run["relative_fitness"] for run in others)
+    assert said["times"] >= 1
+    median, medians = best["relative_fitness"]["median"], before["relative_fitness"]["median"]
+    assert median <= medians or said["typical_within_error"] or "typical" in words.better(made[1])
     for sides in document["trades"].values():
         # One side of each promise is the best there is, so that no trade is about worse terms than the recommended.
-        least = min(run["relative_fitness"] for run in sides)
-        assert least == pytest.approx(best["mean"]) or said["same"]
+        assert min(run["insured_cost"] for run in sides) == pytest.approx(best["insured_cost"]) or said["same"]
+
+
+def test_where_there_are_no_outliers_the_recommended_terms_cost_no_more_than_the_stated_premium(made):
+    document = json.loads(made[1].to_json())
+    best, premium = document["recommended"], document["insurance_premium"]
+    others = [run["relative_fitness"] for sides in document["trades"].values() for run in sides]
+    others.append(document["agreed"]["relative_fitness"]["mean"])
+    assert best["relative_fitness"]["mean"] <= (1.0 + premium) * min(others) * (1.0 + 1e-9)
+    said = [note for note in words.notes(made[1]) if "Insurance against records that public rows do not show" in note]
+    assert len(said) == (premium >= 0.01)
+    if best["insured_cost"] == best["relative_fitness"]["mean"] and document["unseen"] is None:
+        assert premium == pytest.approx(0.0, abs=1e-12)
 
 
 def test_every_verdict_is_the_one_that_its_numbers_say(made):

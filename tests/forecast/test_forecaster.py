@@ -34,6 +34,7 @@ ADDED = {
     "heterogeneity",
     "at_heterogeneity",
     "unseen",
+    "insurance_premium",
     "plan_caution",
     "probability",
     "comparison",
@@ -59,7 +60,7 @@ ADDED = {
     "description",
 }
 TERMS = {"rule", "answers", "step", "kind", "relative_fitness"}
-TERMS_ADDED = {"horizon", "gradient_bound", "feature_bound", "private", "words", "curve"}
+TERMS_ADDED = {"horizon", "gradient_bound", "feature_bound", "private", "words", "curve", "insured_cost"}
 OWNER = {"name", "alone", "together", "joining_pays", "break_even_epsilon", "marginal_value"}
 OWNER_ADDED = {
     "pays_below",
@@ -147,7 +148,7 @@ def test_the_json_is_the_contract_and_what_was_added(outlook):
     assert [bound["quantity"] for bound in document["bounds"]] == ["cost"] * 3 + ["squared parameter error"] * 3
     for bound, shown in zip(outlook.bounds, document["bounds"], strict=True):
         assert shown["value"] == bound.value / (outlook.optimum if bound.quantity == "cost" else 1.0)
-    assert set(document["runner_up"]) == {"words", "relative_fitness", "median"}
+    assert set(document["runner_up"]) == {"words", "relative_fitness", "insured_cost", "median"}
     assert document["agreed"]["words"] == "as agreed"
     assert (document["agreed"]["rule"], document["agreed"]["answers"], document["agreed"]["step"]) == ("S2", 4, 0.3)
     assert "warning" not in document

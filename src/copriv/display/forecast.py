@@ -101,6 +101,10 @@ def notes(outlook: Forecast) -> list[str]:
         if not outlook.comparison.same:
             ends = percent(outlook.agreed.relative_fitness.end["median"])
             said[0] += f" It reaches {ends}; what stands above is of the recommended terms."
+    if (premium := outlook.insurance_premium) >= 0.01:
+        said.append(
+            f"Insurance against records that public rows do not show costs {percent(premium)} where there are none."
+        )
     if outlook.robustness is not None:
         said.append(_robust(outlook.robustness))
     if outlook.graph is not None:

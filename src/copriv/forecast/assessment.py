@@ -98,6 +98,13 @@ class Assessment(Shown, Framed):
     """ψ at the end of every run, by world."""
     models: Float[Array, "worlds runs p"]
     """θ at the end of every run, by world."""
+    outliers: float = 0.0
+    """E ψ that records add which are too rare for the public rows (`copriv.plan.outliers`)."""
+
+    @property
+    def insured_cost(self) -> float:
+        """E ψ with outliers counted, by which terms are compared."""
+        return self.relative_fitness.end["mean"] + self.outliers
 
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
         return self.relative_fitness._frames()
@@ -111,6 +118,7 @@ class Assessment(Shown, Framed):
             "step": self.agreement.step,
             "kind": self.kind,
             "relative_fitness": ψ.end,
+            "insured_cost": self.insured_cost,
             "horizon": terms.horizon,
             "gradient_bound": self.agreement.gradient_bound,
             "feature_bound": self.agreement.data.feature_bound,
@@ -129,14 +137,20 @@ class Run:
 
     @property
     def cost(self) -> float:
-        """E ψ, by which terms are compared."""
+        """E ψ."""
         return self.assessment.relative_fitness.end["mean"]
+
+    @property
+    def insured_cost(self) -> float:
+        """E ψ with outliers counted, by which terms are compared."""
+        return self.assessment.insured_cost
 
     def to_dict(self) -> dict[str, Any]:
         """As in the JSON contract."""
         return {
             "words": self.choice.describe(),
             "relative_fitness": self.cost,
+            "insured_cost": self.insured_cost,
             "median": self.assessment.relative_fitness.end["median"],
         }
 
@@ -148,7 +162,7 @@ class Comparison:
     same: bool
     """Whether the agreed terms are the recommended ones."""
     times: float
-    """E ψ of the agreed terms over that of the recommended ones; never below 1."""
+    """E ψ, outliers counted, of the agreed terms over that of the recommended ones; never below 1."""
     within_error: bool
     """Whether the difference of the means is within its error."""
     typical_within_error: bool
@@ -159,9 +173,9 @@ class Comparison:
         """Compare two assessments made in the same worlds."""
         if agreed is recommended:
             return cls(True, 1.0, True, True)
-        times, (before, after) = 1.0, (one.relative_fitness.end["mean"] for one in (agreed, recommended))
-        if after > 0:
-            times = before / after
+        times = 1.0
+        if recommended.insured_cost > 0:
+            times = agreed.insured_cost / recommended.insured_cost
         return cls(False, times, _equal(agreed, recommended, np.mean), _equal(agreed, recommended, np.median))
 
 

@@ -21,6 +21,7 @@ from copriv.forecast.assessment import (
     ERRORS,
     RUNS,
     WORLDS,
+    Assessment,
     Comparison,
     CostOfGraph,
     Robustness,
@@ -39,6 +40,7 @@ from copriv.forecast.standalone_models import WithoutJoining
 from copriv.model.fitness import one_thread
 from copriv.plan import Plan, leaves_open, plan
 from copriv.plan.candidates import freed
+from copriv.plan.outliers import cost_of_outliers
 from copriv.plan.planner import of_many_answers
 from copriv.populations.dealt import draw_worlds, heterogeneity_of, heterogeneous_worlds, laws_of
 from copriv.populations.public_sample import PublicSample, public_mixes
@@ -127,25 +129,29 @@ def forecast_of(
     report(2, 4)
     heterogeneity = heterogeneity_of(sample)
     worlds = draw_worlds(sample, problem.terms, heterogeneity, WORLDS, seed)
-    agreed = assess(problem.under(settled), words, runs, seed, worlds)
+
+    def assessed(terms: Agreement, words: str) -> Assessment:
+        found = assess(problem.under(terms), words, runs, seed, worlds)
+        return replace(found, outliers=cost_of_outliers(sample, terms))
+
+    agreed = assessed(settled, words)
     robustness = graph = None
     if settled.agreement.graph is not None:
-        graph = CostOfGraph.of(agreed, lambda terms: assess(problem.under(terms), words, runs, seed, worlds))
+        graph = CostOfGraph.of(agreed, lambda terms: assessed(terms, words))
     if settled.agreement.robust is not None:
         averaged = settled.replace(agreement={"robust": None, "robust_by": None})
-        plain = assess(problem.under(averaged), words, runs, seed, worlds)
-        robustness = Robustness.of(agreed, plain, (not heterogeneity.alike) * heterogeneity.value)
+        robustness = Robustness.of(agreed, assessed(averaged, words), (not heterogeneity.alike) * heterogeneity.value)
     report(3, 4)
     # The plan's choice, the runner-up, and the best choices with and without every promise; each once, as the agreed terms are.
     reported = [best.choice, best.runner_up, *chain(*best.trades().values())]
     each = {choice.agreement.fingerprint: choice for choice in reversed(reported) if choice}
     known = {settled.fingerprint: agreed}
     found = tuple(
-        Run(choice, known.get(name) or assess(problem.under(choice.agreement), choice.describe(), runs, seed, worlds))
+        Run(choice, known.get(name) or assessed(choice.agreement, choice.describe()))
         for name, choice in reversed(each.items())
     )
-    recommended = min(found, key=lambda run: run.cost).assessment
-    if agreed.private and agreed.relative_fitness.mean[-1] <= recommended.relative_fitness.mean[-1]:
+    recommended = min(found, key=lambda run: run.insured_cost).assessment
+    if agreed.private and agreed.insured_cost <= recommended.insured_cost:
         recommended = agreed
     hidden = [] if best.with_sum is None else [(best.with_sum.agreement, best.with_sum.describe())]
     if hidden and (same := recommended.agreement.in_sums()) is not None:

@@ -16,11 +16,10 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.model.records import Records
+from copriv.plan.outliers import RARER
 from copriv.problem import Problem
 from copriv.types import Array
 
-RARER = 5
-"""Records of the scenario's kind: one in RARER times the number of public rows."""
 LONGER = 3.0
 """Their length over that of the longest public row; in real tables the longest is 1 to 10 times that of a sample of 1,000."""
 

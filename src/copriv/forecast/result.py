@@ -163,13 +163,20 @@ class Forecast(Shown, Framed, Drawn):
         """The best run of another kind than the recommended one."""
         kind = kind_of(self.recommended.agreement)
         others = [run for run in self.runs if kind_of(run.assessment.agreement) != kind]
-        return min(others, key=lambda run: run.cost, default=None)
+        return min(others, key=lambda run: run.insured_cost, default=None)
 
     @property
     def trades(self) -> dict[str, tuple[Run, Run]]:
         """For each promise the best run that keeps it and the best that does not."""
-        sides = best_by_promise([run.choice for run in self.runs], [run.cost for run in self.runs])
+        sides = best_by_promise([run.choice for run in self.runs], [run.insured_cost for run in self.runs])
         return {promise: (self.runs[i], self.runs[j]) for promise, (i, j) in sides.items()}
+
+    @property
+    def insurance_premium(self) -> float:
+        """Cost of the recommended terms over that of the cheapest that were run, less 1, where there are no outliers."""
+        agreed, mean = [self.agreed] * self.agreed.private, self.recommended.relative_fitness.end["mean"]
+        least = min(one.relative_fitness.end["mean"] for one in (*agreed, *(run.assessment for run in self.runs)))
+        return mean / least - 1.0 if least > 0 else 0.0
 
     @property
     def caution_of_plan(self) -> Caution | None:
@@ -322,6 +329,7 @@ class Forecast(Shown, Framed, Drawn):
             ),
             "at_heterogeneity": [vars(one) for one in self.at_heterogeneity],
             "unseen": mapping(self.unseen),
+            "insurance_premium": self.insurance_premium,
             "plan_caution": self.caution_of_plan and self.caution_of_plan.to_dict(),
             "joining_pays": self.joining_pays,
             "probability": self.probability,

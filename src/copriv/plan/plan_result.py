@@ -111,7 +111,7 @@ class Choice(Shown):
     relative_fitness: float
     """E ψ."""
     fitness: float
-    """E f at this choice's B, by which choices are compared."""
+    """E f, by which choices are compared: before insurance."""
 
     @property
     def pure(self) -> bool:

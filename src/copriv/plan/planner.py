@@ -44,6 +44,7 @@ from copriv.plan.candidates import (
 )
 from copriv.plan.minimax_regret import cautious
 from copriv.plan.one_answer import plan_one_answer
+from copriv.plan.outliers import PREMIUM, Setting, outliers_of
 from copriv.plan.plan_result import Choice, Plan
 from copriv.plan.prices import Candidate, Priced, Table, flatness_of, response
 from copriv.populations.dealt import heterogeneity_of
@@ -113,10 +114,11 @@ def plan(
     quadratic = public.fitness.quadratic is not None
     finalists = finalists_of(priced, quadratic)
     first = finalists[0]
-    measured: dict[tuple[Any, ...], Choice] = {}
+    measured: dict[Any, Choice] = {}
     if not terms.one_answer:
         # The table is exact for a quadratic fitness and approximate for others, which get more passes over neighbours.
-        first, measured = run_finalists(public, finalists, 3 - 2 * quadratic, runs, seed)
+        first, of_many = run_finalists(public, finalists, 3 - 2 * quadratic, runs, seed)
+        measured |= of_many
     if one_answer is None:
         one_answer = not keep
     measured |= measured_once(found, one_answer, public_start, runs, seed)
@@ -126,7 +128,7 @@ def plan(
     fixed = np.concatenate([(p.fixed + best).ravel() / best - 1.0 for p in priced])
     # For noise with δ too, whose scale is approximately proportional to 1/(nε).
     slope = np.concatenate([p.noise.ravel() / (best * ν) for p in priced])
-    with_sum, in_sums = None, dict[tuple[Any, ...], Choice]()
+    with_sum, in_sums = None, dict[Any, Choice]()
     if (summed := terms.in_sums()) is not None:
         hidden_problem = public.under(summed)
         if not terms.one_answer and (hiding := finalists_of(priced_of(summed, noises, tables), quadratic)):
@@ -138,6 +140,7 @@ def plan(
     unlike = heterogeneity or heterogeneity_of(sample)
     with suppress(NotCertified, InvalidInput):  # so few records that an unequal allocation can be fitted exactly
         made = cautious(sample, made, unlike, seed)
+    made = insured(public, made, measured, runs, seed)
     return made.advised(*without_joining(public, sample, (not unlike.alike) * unlike.value, seed))
 
 
@@ -173,6 +176,10 @@ FINALISTS = 5
 the others are the same."""
 LOOKED_AT = (4, 8, 16, 48)
 """Numbers of answers whose best setting is always a finalist where the fitness is not quadratic."""
+WIDER, SHORTER = (1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 16.0), (1.0, 0.7, 0.5, 0.35, 0.25)
+"""Factors of Ξ and of the step that insurance against outliers is sought among."""
+TRIED = 4
+"""Most of them that are run."""
 FINALIST_WORLDS = 6
 """Worlds in which a finalist is run. With 3, the same plans cost 0.66 to 1.5 times as much."""
 
@@ -196,19 +203,15 @@ def finalists_of(priced: list[Priced], quadratic: bool) -> list[Candidate]:
 
 def run_finalists(
     public: Problem, finalists: list[Candidate], passes: int, runs: int, seed: int
-) -> tuple[Candidate, dict[tuple[Any, ...], Choice]]:
+) -> tuple[Candidate, dict[Candidate, Choice]]:
     """Run the finalists and the neighbours of the best one. Returns the best, and the cost of all that were run."""
-    measured: dict[tuple[Any, ...], Choice] = {}
+    measured: dict[Candidate, Choice] = {}
 
     def best_of(candidates: list[Candidate]) -> Candidate:
         for one in candidates:
-            if one.key not in measured:
-                table, agreement = one.priced.table, one.agreement(public.terms)
-                worlds = table.sample.drawn(FINALIST_WORLDS, seed)
-                mean = mean_cost(worlds, agreement, -(-runs // FINALIST_WORLDS), seed)
-                fitness = (1.0 + mean) * table.sample.optimum.value
-                measured[one.key] = Choice(agreement, table.start, table.γ, mean, fitness)
-        return min(candidates, key=lambda one: measured[one.key].fitness)
+            if one not in measured:
+                measured[one] = run_candidate(public, one, runs, seed)
+        return min(candidates, key=lambda one: measured[one].fitness)
 
     best = best_of(finalists)
     for _ in range(passes):
@@ -217,10 +220,51 @@ def run_finalists(
             near += [replace(best, step=best.step * factor) for factor in (0.65, 1.5)]
         if public.terms.model.gradient_bound == "auto":
             near += [replace(best, gradient_bound=best.gradient_bound * factor) for factor in (0.75, 1.35)]
-        before, best = best, best_of([best, *(one for one in near if one.key not in measured)])
+        before, best = best, best_of([best, *(one for one in near if one not in measured)])
         if best is before:
             break
     return best, measured
+
+
+def run_candidate(public: Problem, one: Candidate, runs: int, seed: int) -> Choice:
+    """Run one setting in worlds drawn from the public rows."""
+    table, agreement = one.priced.table, one.agreement(public.terms)
+    worlds = table.sample.drawn(FINALIST_WORLDS, seed)
+    mean = mean_cost(worlds, agreement, -(-runs // FINALIST_WORLDS), seed)
+    return Choice(agreement, table.start, table.γ, mean, (1.0 + mean) * table.sample.optimum.value)
+
+
+def insured(public: Problem, found: Plan, measured: Mapping[Any, Choice], runs: int, seed: int) -> Plan:
+    """The plan with a wider Ξ, for outliers, and a shorter step, for their curvature, where the premium is at most PREMIUM.
+
+    That is a share of E ψ, or of what the best owner's own model costs where that is more: what is less decides nothing.
+    """
+    best, now = next(one for one in measured.items() if one[1] is found.choice)
+    if not isinstance(best, Candidate) or public.terms.model.gradient_bound != "auto":
+        return found
+    rare, setting = outliers_of(best.priced.table.sample), Setting.of(now.agreement, best.priced.table.begins)
+    if rare is None:
+        return found
+    sample, records = best.priced.table.sample, public.terms.records
+    alone = sample.alone(float(records.max()), float(records.sum()))
+    limit = now.relative_fitness + PREMIUM * max(now.relative_fitness, alone)
+    unit = max(sample.optimum.value, best.cost / now.relative_fitness)
+    least, chosen = now.relative_fitness + rare.cost(setting), now
+    kin = []
+    for shorter, wider in product(SHORTER if public.terms.agreement.step == "auto" else (1.0,), WIDER):
+        one = replace(best, step=shorter * best.step, gradient_bound=wider * best.gradient_bound)
+        if (price := one.cost / unit) <= 1.5 * limit:  # prices are approximate
+            cost = rare.cost(replace(setting, step=shorter * setting.step, bound=wider * setting.bound))
+            kin.append((price + cost, cost, one))
+    for _, cost, one in sorted(kin, key=lambda each: each[0])[:TRIED]:
+        choice = run_candidate(public, one, runs, seed)
+        if choice.relative_fitness <= limit and choice.relative_fitness + cost < least:
+            least, chosen = choice.relative_fitness + cost, choice
+    if chosen is now:
+        return found
+    choice = replace(chosen, fitness=now.fitness)
+    every = tuple(choice if each is now else each for each in found.measured)
+    return replace(found, choice=choice, measured=every)
 
 
 def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[OneAnswer, bool]]:

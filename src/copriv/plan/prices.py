@@ -133,12 +133,16 @@ class Table:
     def sample(self) -> PublicSample:
         return self.bounded.sample
 
+    @property
+    def begins(self) -> Array:
+        """θ at the start."""
+        return self.sample.optimum.theta if self.start == "public" else self.bounded.problem.start
+
     @cached_property
     def directions(self) -> tuple[Array, Array, Array, Array]:
         """Curvature a, preconditioner P, squared start z² and variance t of θ*, by eigenvector."""
-        (a, U), problem, sample = self._eigen, self.bounded.problem, self.sample
-        start = sample.optimum.theta if self.start == "public" else problem.start
-        z, t = U.T @ (start - sample.centre), sample.variance_along(U)
+        (a, U), sample = self._eigen, self.sample
+        z, t = U.T @ (self.begins - sample.centre), sample.variance_along(U)
         gained = a * (z**2 + t)
         # Only directions that contribute a thousandth are preconditioned: in others the inverse of a tiny curvature, such as
         # the regulariser's in a column that is constant in the public rows, would multiply noise a million times.
@@ -237,9 +241,23 @@ class Candidate:
     gradient_bound: float
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def _key(self) -> tuple[Any, ...]:
         table = self.priced.table
         return (id(table.bounded), table.γ, *self.priced.kind, self.step, self.gradient_bound)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Candidate) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def cost(self) -> float:
+        """Cost at this step and Ξ, interpolated; beyond the widest candidate for Ξ the bias is that of the widest."""
+        p, Ξ = self.priced, self.gradient_bound
+        j = int(np.abs(np.log(p.bounds / Ξ)).argmin())
+        fixed, noise = (float(np.interp(np.log(self.step), np.log(p.step), one[:, j])) for one in (p.fixed, p.noise))
+        return float(fixed + noise * (Ξ / p.bounds[j]) ** 2)
 
     def agreement(self, terms: Agreement) -> Agreement:
         """The agreement with this setting, in which every owner gives exactly m answers."""

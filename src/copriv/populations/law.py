@@ -406,12 +406,12 @@ class Law:
         return np.asarray(np.linalg.lstsq(x, self.rows.target, rcond=1e-10)[0][: self.rows.features.shape[1]])
 
     @cached_property
-    def _numbers(self) -> Bool[np.ndarray, " p"]:
+    def numbers(self) -> Bool[np.ndarray, " p"]:
         """Columns with more than two values, whose range may exceed the public one."""
         return np.array([len(np.unique(column)) > 2 for column in self.rows.features.T], dtype=bool)
 
     def _lengths(self, x: Array) -> Array:
-        return np.asarray(np.abs(x[:, self._numbers]).sum(axis=1))
+        return np.asarray(np.abs(x[:, self.numbers]).sum(axis=1))
 
     @cached_property
     def _tails(self) -> tuple[Tail | None, Tail | None]:
@@ -443,7 +443,7 @@ class Law:
         factor, long_, off = np.ones(len(at)), long_[at], off[at]
         if long_.any():
             factor[long_] = _sizes(rng, tails[0], long_) / lengths[at][long_]
-        seen, x, y = x[at], np.where(self._numbers, x[at] * factor[:, None], x[at]), y[at]
+        seen, x, y = x[at], np.where(self.numbers, x[at] * factor[:, None], x[at]), y[at]
         if not self.labels:
             r = residual[at]
             if off.any():
