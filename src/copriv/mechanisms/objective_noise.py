@@ -22,8 +22,8 @@ F's minimum over all of R^p (the learner projects later). That the solver reache
 many passes, is proved (`most_passes`); rounding that kept it from there would raise NotCertified after the charge.
 
 Source: Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 2; with (ε, δ), Kifer, Smith and Thakurta 2012 and, tight, Redberg,
-Koskela and Wang 2024 (arXiv 2401.00583). Replacing a unit, coordinatewise noise, clipped slopes, an anchor of any shape, and what
-the solver leaves are ours.
+Koskela and Wang 2024 (arXiv 2401.00583). Replacing a unit, coordinatewise noise, clipped slopes, an anchor of any shape and
+what the solver leaves are ours.
 """
 
 from dataclasses import dataclass, replace
@@ -205,10 +205,10 @@ def _shift(epsilon: float, delta: float) -> float:
         here, there = (float(np.sqrt(np.pi / 2.0) * erfcx(x / np.sqrt(2.0))) for x in (a, a + shift(a)))  # Q/φ
         # Q/φ is convex and falls by 1 − aQ/φ: the second form where the first loses its digits.
         fall = min(here - there, shift(a) * (1.0 - a * here)) + 1e-15 * here
-        return fall - 0.5 * delta * np.sqrt(2.0 * np.pi) * float(np.exp(0.5 * a * a))
+        return float(fall - 0.5 * delta * np.sqrt(2.0 * np.pi) * np.exp(0.5 * a * a))
 
     farthest = -float(ndtri(0.5 * delta))  # 2Q is δ there
-    if too_much(NEAREST) <= 0:
+    if not too_much(NEAREST) > 0:
         return shift(NEAREST)
     if too_much(farthest) < 0:
         farthest = float(brentq(too_much, NEAREST, farthest)) * (1 + 1e-9)
