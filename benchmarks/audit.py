@@ -224,8 +224,8 @@ measured by {most:,}. Draws are of both neighbours together, half each; of model
 | --- | --- | --- | --- | --- | --- |
 {bounds}
 
-A model's noise is made for two factors that are never at their worst together, and with δ its proof takes a step over both
-records' tails that is not tight ([objective](../proofs/objective.md)): there a bound is far below its claim.
+A model's noise is made for two factors that are never at their worst together, and with δ for slopes that turn round with the
+noise ([objective](../proofs/objective.md)), as these do not: there a bound is far below its claim.
 
 ## Wrong versions, which must be above their claim
 

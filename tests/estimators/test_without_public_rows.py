@@ -9,7 +9,7 @@ import pytest
 from copriv import losses
 from copriv.estimators import PrivateClassifier, PrivateRegressor
 from copriv.estimators.declared import terms, without_data
-from copriv.mechanisms.expected import Declared, Tables
+from copriv.mechanisms.expected import SLOPES, Declared, Tables
 
 BUDGETS = (0.01, 0.1, 1.0, 10.0, 100.0)
 
@@ -103,6 +103,30 @@ def test_a_stated_norm_means_less_noise() -> None:
     assert short.agreement.gradient_bound < plain.agreement.gradient_bound
 
 
+def test_what_bounds_on_slopes_cost_is_what_quadrature_says() -> None:
+    """The logistic loss of normal scores, deviation 1.5, of the best factor under a loss whose slope is bounded by c."""
+    nodes, weight = np.polynomial.hermite_e.hermegauss(201)
+    score, weight = 1.5 * nodes, weight / weight.sum()
+    likely = 1.0 / (1.0 + np.exp(-score))
+
+    def mean(loss) -> float:
+        return float(weight @ (likely * loss(score) + (1.0 - likely) * loss(-score)))
+
+    for c, missed in SLOPES[1:]:
+        corner = np.log((1.0 - c) / c)
+
+        def bounded(margin, c=c, corner=corner):
+            beyond = np.logaddexp(0.0, -corner) + c * (corner - margin)
+            return np.where(margin > corner, np.logaddexp(0.0, -margin), beyond)
+
+        factors = np.linspace(0.8, 2.0, 1201)
+        best = factors[np.argmin([mean(lambda margin, k=k: bounded(k * margin)) for k in factors])]
+        assert 1.0 < best < 1.4
+        without = mean(lambda margin: np.logaddexp(0.0, -margin))
+        found = mean(lambda margin, k=best: np.logaddexp(0.0, -k * margin))
+        assert (found - without) / (np.log(2.0) - without) == pytest.approx(missed, abs=1e-3)
+
+
 def test_the_expected_gap_is_that_of_a_ridge_by_plain_algebra() -> None:
     """E f(θ̂) − f* over f(0) − f*, with matrices in place of the sums over eigenvalues."""
     rng = np.random.default_rng(0)
@@ -115,7 +139,8 @@ def test_the_expected_gap_is_that_of_a_ridge_by_plain_algebra() -> None:
     gain = 0.5 * best @ H @ best
     share = 0.5 * h * (Q.T @ best) ** 2 / gain
     table = Tables(h[None], np.ones((1, 1)), share[None], np.array([gain]))
-    assert table.tied(λ, v) == pytest.approx(left / gain)
+    biased, of_noise = table.tied(λ)
+    assert biased + v * of_noise == pytest.approx(left / gain)
     assert table.solved(0.0, v, 0.0) == pytest.approx(v * np.trace(np.linalg.inv(H)) / (2 * gain))
     assert table.solved(0.5, 0.0, 0.0) == pytest.approx((share * (1 - h / np.maximum(h, 0.5)) ** 2).sum())
 
@@ -166,7 +191,7 @@ def test_a_private_label_is_that_of_the_larger_class() -> None:
 
 
 def test_classes_with_delta_are_a_newton_step_from_moments() -> None:
-    settled, pure = (without_data(wanted(1.0, δ, "logistic", columns=30, records=1000)) for δ in (1e-6, 0.0))
+    settled, pure = (without_data(wanted(1.0, δ, "logistic", columns=30, records=500)) for δ in (1e-6, 0.0))
     assert settled.agreement.mechanism.name == "moments"
     assert settled.agreement.model.loss == "squared"
     assert settled.expected_gap < pure.expected_gap

@@ -12,7 +12,6 @@ from functools import cache, cached_property
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import ndtri
 
 import copriv.owner
 from copriv.agreement import Agreement
@@ -101,8 +100,7 @@ class Case:
         ε1 = self.for_noise
         if δ == 0:
             return np.full(P, Δ * BOUND / ε1)
-        u = -float(ndtri(δ / 2))
-        return np.full(P, brentq(lambda d: Δ * BOUND * u / d + (Δ * BOUND) ** 2 / (2 * d * d) - ε1, 1e-4, 1e4))
+        return np.full(P, Δ * BOUND * _normal_multiplier(ε1, δ / 2))
 
     @property
     def for_noise(self) -> float:

@@ -289,7 +289,10 @@ def without_data(
     longest = _longest(nonzero, row_norm)
     B = min(nonzero, np.sqrt(nonzero) * longest) if data["feature_bound"] == "auto" else data["feature_bound"]
     found, known, of_classes = [], measured or Measured(), isinstance(loss, OfMargin)
-    scales, tighter = SCALES if model["intercept"] else (1.0,), tighter if data["feature_bound"] == "auto" else (1.0,)
+    tighter = tighter if data["feature_bound"] == "auto" else (1.0,)
+    scales: tuple[float, ...] = SCALES if model["intercept"] else (1.0,)
+    if model["regularization"] > 1e-5:  # more than by default; a larger unit would weaken what is asked for
+        scales = tuple(scale for scale in scales if scale <= 1.0)
     one_answer = [each for each in mechanisms.ALL if isinstance(each, OneAnswer)]
     # Of labels −1 and 1 the squared loss has the moments that a Newton step from 0 takes.
     ways = [(loss, [each for each in one_answer if each.suits(loss)])]

@@ -41,8 +41,12 @@ WITHIN = 0.72
 """Length of a row within its bin, over the bin's upper end: halfway, by squares or logarithms."""
 TIGHTER = (1.0, 0.6, 0.35, 0.2, 0.12)
 """Candidates for the bounds on rows, over those declared: longer rows count for less, all others have less noise."""
-SCALES = (1.0, 0.2, 0.04)
+SCALES = (3.0, 1.0, 0.2, 0.04)
 """Candidates for the unit of columns beside an intercept of 1."""
+SLOPES = ((1.0, 0.0), (0.75, 0.002), (0.6, 0.026), (0.5, 0.08))
+"""Candidates for the bound on slopes of the logistic loss, the last what they are at 0, each with the share of the gain that
+the model without noise then misses: scores grow by up to two fifths, and keep their order. By quadrature over normal scores
+of standard deviation 1.5."""
 OFF_CENTRE = 1 / 3
 """Root mean square of a target's mean, from the middle of its range, over half of the range (`benchmarks.published`)."""
 
@@ -163,11 +167,11 @@ class Tables:
         # 0.15 where they count for so little that no curvature is left, in proportion before that.
         return np.asarray(0.15 * (1.0 - self.counted[:, 0]))
 
-    def tied(self, firmness: float, variance: float) -> float:
-        """Expected gap of a model tied to 0 with firmness λ, its gradient with noise of this variance."""
+    def tied(self, firmness: float) -> tuple[float, float]:
+        """Expected gap of a model tied to 0 with firmness λ, and what a variance of 1 of its gradient's noise adds to it."""
         h, λ = self.curvature * self.counted, firmness
         off = (self.share * (λ / (h + λ)) ** 2).sum(axis=1) + self.biased
-        return float(np.mean(off + variance * (self.curvature / (h + λ) ** 2).sum(axis=1) / (2.0 * self.gain)))
+        return float(np.mean(off)), float(np.mean((self.curvature / (h + λ) ** 2).sum(axis=1) / (2.0 * self.gain)))
 
     def solved(self, floor: float, variance: float, spread: float) -> float:
         """Expected gap of a model solved from noisy moments, no eigenvalue of whose curvature is below `floor`.

@@ -11,8 +11,8 @@ from itertools import product
 import numpy as np
 from jaxtyping import Float
 
-from copriv.losses import Hinge, by_name
-from copriv.mechanisms.expected import FIRMNESSES, ROUNDED, Declared
+from copriv.losses import Hinge, Logistic, by_name
+from copriv.mechanisms.expected import FIRMNESSES, ROUNDED, SLOPES, Declared
 from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, start_of, step_of
 from copriv.mechanisms.objective_noise import REMAINDER, ObjectiveAnswer, Perturbation
 from copriv.mechanisms.objective_solver import SMOOTH, surface_of
@@ -122,7 +122,7 @@ class Objective(OneAnswer):
                         yield Setting(Ξ, choosing.steps(STEPS), shape, smoothing)
 
     def expected(self, declared: Declared) -> Iterator[tuple[float, Setting]]:
-        """The anchor of the least expected gap, among those under which an owner certainly has an answer."""
+        """Anchor and bound on slopes of the least expected gap, among those under which an owner certainly has an answer."""
         surface, law = surface_of(declared.loss, declared.smoothing), Law.NORMAL if declared.order == 2 else Law.LAPLACE
         plain = Perturbation(
             surface=surface, bound=declared.gradient_bound, order=declared.order, intercept=declared.intercept,
@@ -130,18 +130,20 @@ class Objective(OneAnswer):
             regularization=declared.regularization, reach=declared.longest,
         )  # fmt: skip
         # Where nothing else is certain, as of owners with two rows each, the firmest: a constant.
-        tables, best = declared.tables(surface.curvature), (1.0, float(FIRMNESSES[-1]))
-        owners = set(declared.owners)
+        tables, best = declared.tables(surface.curvature), (1.0, float(FIRMNESSES[-1]), 1.0)
+        owners, slopes = set(declared.owners), SLOPES if isinstance(surface, Logistic) else SLOPES[:1]
         for λ in FIRMNESSES.tolist():
             tried = replace(plain, anchor=λ)
             if any(tried.curvature_cost(n, ε) >= (1 - REMAINDER) * ε for n, ε, _ in owners):
                 continue
             variance = law.variance * declared.averaged({owner: tried.noise_scale(*owner) for owner in owners})
-            gap = tables.tied(λ + declared.regularization, variance)
-            if gap < best[0] and all(tried.certain(*owner, declared.whole) for owner in owners):
-                best = gap, λ
-        terms = {"anchor": best[1], "reach": declared.longest}
-        yield best[0], Setting(declared.gradient_bound, (1.0,), terms)
+            off, noise = tables.tied(λ + declared.regularization)
+            gap, slope = min((off + slope**2 * variance * noise + missed, slope) for slope, missed in slopes)
+            bounded = replace(tried, bound=slope * tried.bound)
+            if gap < best[0] and all(bounded.certain(*owner, declared.whole) for owner in owners):
+                best = gap, λ, slope
+        gap, λ, slope = best
+        yield gap, Setting(slope * declared.gradient_bound, (1.0,), {"anchor": λ, "reach": declared.longest})
 
     def tried(
         self, common: Common, records: Records, base: AgreedTerms, setting: Setting, runs: int, draw: Draw

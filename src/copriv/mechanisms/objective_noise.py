@@ -21,13 +21,14 @@ Assumed, and checked where it can be: a linear loss with a Lipschitz slope (squa
 F's minimum over all of R^p (the learner projects later). That the solver reaches its tolerance for any records, and in how
 many passes, is proved (`most_passes`); rounding that kept it from there would raise NotCertified after the charge.
 
-Source: Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 2; with (ε, δ), Kifer, Smith and Thakurta 2012. Replacing a unit,
-coordinatewise noise, clipped slopes, an anchor of any shape, and what the solver leaves are ours.
+Source: Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 2; with (ε, δ), Kifer, Smith and Thakurta 2012 and, tight, Redberg,
+Koskela and Wang 2024 (arXiv 2401.00583). Replacing a unit, coordinatewise noise, clipped slopes, an anchor of any shape and
+what the solver leaves are ours.
 """
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,9 @@ LARGEST_SPEND = 600.0
 V_SCALES = 40.0
 """v has room for its own rounding up to so many of its scales, which it passes with a probability of e⁻⁴⁰ a coordinate."""
 LARGEST_DELTA = 0.05
-"""The bound on normal draws is proved for δ up to this (and holds up to 0.083)."""
+"""Larger ones are refused: they are no guarantee that anybody means."""
+NEAREST = 0.62
+"""Least a of `objective_deviation`. From 0.613 on 2a·Q(a) ≥ φ(a), and the proof needs that (docs/proofs/objective.md)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,12 +176,12 @@ class Perturbation(Tilt):
 
 
 def objective_deviation(sensitivity: float, epsilon: float, delta: float, many_rows: bool = False) -> float:
-    """The standard deviation of normal draws b for (ε₁, δ), Δ = 2Ξ/n in L2, one row a unit.
+    """The standard deviation d of normal draws b for (ε₁, δ), Δ = 2Ξ/n in L2, one row a unit, by the exact profile.
 
-    The noises that give θ̂ under D and D′ differ by w = (s x − s′x′)/n, |s|‖x‖₂ ≤ Ξ, so the log-ratio of their densities
-    is at most |bᵀw|/d² + ‖w‖²/(2d²) ≤ (Δ/d)·(|Z| + |Z′|)/2 + Δ²/(2d²): w depends on b, but x and x′ do not, so that
-    Z = bᵀx/(d‖x‖) and Z′ are standard normal. P(|Z| + |Z′| > 2u) ≤ 2·P(Z > u) for u ≥ √3 whatever their correlation.
-    So with u the upper δ/2 point, d is the root of Δu/d + Δ²/(2d²) = ε₁.
+    The noises that give θ̂ under D and D′ differ by w = (s x − s′x′)/n, |s|‖x‖₂ ≤ Ξ, so the log-ratio of their densities is
+    bᵀw/d² + ‖w‖²/(2d²): largest where |s|‖x‖ = |s′|‖x′‖ = Ξ, at m|U| + m²/2 or at m′|V| + m′²/2, with m² + m′² = (Δ/d)² and
+    U, V independent standard normals, whatever s and s′ do with b. One such term has the hockey-stick divergence
+    2(Q(a) − e^ε₁·Q(a + m)), a = ε₁/m − m/2 ≥ 0; of m² it is superadditive for a ≥ `NEAREST`, so that m = Δ/d alone is worst.
     """
     if many_rows:
         raise AgreementError(
@@ -186,12 +189,30 @@ def objective_deviation(sensitivity: float, epsilon: float, delta: float, many_r
         )
     if not 0 < delta <= LARGEST_DELTA:
         raise InvalidInput(f"delta: must be above 0 and at most {LARGEST_DELTA}, not {delta!r}")
-    from scipy.special import ndtri
+    return float(sensitivity / _shift(positive("epsilon", epsilon), delta)) * (1 + 1e-9)
 
-    u = -float(ndtri(delta / 2))
-    ε = positive("epsilon", epsilon)
-    ratio = 2.0 * ε / (np.sqrt(u * u + 2.0 * ε) + u)  # √(u² + 2ε) − u, which loses its digits where ε is small
-    return float(sensitivity / ratio) * (1 + 1e-9)
+
+@lru_cache(maxsize=4096)
+def _shift(epsilon: float, delta: float) -> float:
+    """The largest m = Δ/d of which `objective_deviation` says that it keeps (ε, δ)."""
+    from scipy.optimize import brentq
+    from scipy.special import erfcx, ndtri
+
+    def shift(a: float) -> float:  # √(a² + 2ε) − a, which loses its digits where ε is small
+        return float(2.0 * epsilon / (np.sqrt(a * a + 2.0 * epsilon) + a))
+
+    def too_much(a: float) -> float:  # the profile over its own density at a, rounded up; e^ε = φ(a)/φ(a + m)
+        here, there = (float(np.sqrt(np.pi / 2.0) * erfcx(x / np.sqrt(2.0))) for x in (a, a + shift(a)))  # Q/φ
+        # Q/φ is convex and falls by 1 − aQ/φ: the second form where the first loses its digits.
+        fall = min(here - there, shift(a) * (1.0 - a * here)) + 1e-15 * here
+        return float(fall - 0.5 * delta * np.sqrt(2.0 * np.pi) * np.exp(0.5 * a * a))
+
+    farthest = -float(ndtri(0.5 * delta))  # 2Q is δ there
+    if not too_much(NEAREST) > 0:
+        return shift(NEAREST)
+    if too_much(farthest) < 0:
+        farthest = float(brentq(too_much, NEAREST, farthest)) * (1 + 1e-9)
+    return shift(farthest)
 
 
 @dataclass(frozen=True, eq=False)
