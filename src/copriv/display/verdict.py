@@ -119,8 +119,8 @@ def _open(verdict: Verdict, even: Sequence[str]) -> str:
         told = f"it does with a probability of {chance}, and {100 * YES:.0f} % would be a yes"
         return f"Whether joining pays is open for {names(even)}: {told}."
     return (
-        f"Whether joining pays is open for {names(even)}: {better[0]} if the owners are alike, {better[1]} if they differ as in "
-        "real tables. Public rows that name their owner (data.strata) or a stated data.heterogeneity would settle it."
+        f"Whether joining pays is open for {names(even)}: {better[0]} if the owners are alike, {better[1]} if they differ as "
+        "in real tables. Public rows that name their owner (data.strata) or a stated data.heterogeneity would settle it."
     )
 
 
