@@ -164,6 +164,9 @@ def _on_graph(found: CostOfGraph) -> str:
 def details(outlook: Forecast) -> list[str | Table]:
     """List everything that a forecast says, each table below the question that it answers."""
     asked = {goal: " This is the verdict." if goal == outlook.goal else "" for goal in ("own", "common")}
+    terms = [("Agreed", outlook.agreed), ("Recommended", outlook.recommended)]
+    if outlook.comparison.same:
+        terms = [("Agreed and recommended", outlook.agreed)]
     return [
         title(outlook),
         made_from(outlook),
@@ -174,7 +177,9 @@ def details(outlook: Forecast) -> list[str | Table]:
         "above the best: f/f* - 1, the relative fitness, in the typical run (the median); 0 is the model from all records "
         "without privacy.",
         "",
-        *_terms_in_words(outlook),
+        *(f"{name}: {one.words} ({one.kind})." for name, one in terms),
+        better(outlook),
+        *filter(None, [advice(outlook.plan)]),
         *_next_best(outlook),
         "",
         f"2. Is each owner's own population predicted better by joining?{asked['own']}",
@@ -217,15 +222,6 @@ def _terms(outlook: Forecast) -> Table:
     rows.append(("pooled, not private", "", "", "", "0 %", "", percent(new.best)))
     head = ("terms", "rule", "answers", "mean", "above the best", "90 % of runs", "on new records")
     return Table(head, tuple(rows), strong=1)
-
-
-def _terms_in_words(outlook: Forecast) -> list[str]:
-    """Describe agreed and recommended terms, how much better the latter are, and the advice."""
-    terms = [("Agreed", outlook.agreed), ("Recommended", outlook.recommended)]
-    if outlook.comparison.same:
-        terms = [("Agreed and recommended", outlook.agreed)]
-    said = [f"{name}: {one.words} ({one.kind})." for name, one in terms]
-    return [*said, better(outlook), *filter(None, [advice(outlook.plan)])]
 
 
 def better(outlook: Forecast) -> str:

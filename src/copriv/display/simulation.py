@@ -5,7 +5,7 @@ from copriv.formatting.cards import Card, Table
 from copriv.formatting.numbers import counted, percent, percent_range, plain_number
 from copriv.rules import named
 from copriv.simulation import Simulation
-from copriv.simulation.result import GraphOutcome, OwnerOutcome, RelativeFitness
+from copriv.simulation.result import OwnerOutcome, RelativeFitness
 
 
 def card(result: Simulation) -> Card:
@@ -25,7 +25,12 @@ def details(result: Simulation) -> list[str | Table]:
     if any(owner.own is not None for owner in result.owners):
         own += [_own_records(result), f"Loss on own rows: {result.measured_in}."]
     if result.graph is not None:
-        measured.append(_owners_models(result, result.graph))
+        psi = result.graph.relative_fitness.mean(axis=0)
+        measured.append(
+            f"Every owner has a model of its own, and ψ is the mean of theirs: on average over runs {percent(psi.min())} to "
+            f"{percent(psi.max())} ({result.owners[int(psi.argmax())].name}). The mean of the models reaches "
+            f"{percent(float(result.graph.of_mean.mean()))}. {disagreement(result.graph.spectral_gap)}"
+        )
     if result.durations is not None:
         ticks = plain_number(float(result.durations.mean()))
         measured.append(
@@ -79,16 +84,6 @@ def disagreement(spectral_gap: float) -> str:
     if spectral_gap > 1 - 1e-9:
         return f"Each round ends all disagreement between owners ({gap})."
     return f"Each round ends at least {percent(spectral_gap)} of the owners' disagreement ({gap})."
-
-
-def _owners_models(result: Simulation, graph: GraphOutcome) -> str:
-    psi = graph.relative_fitness.mean(axis=0)
-    worst = int(psi.argmax())
-    return (
-        f"Every owner has a model of its own, and ψ is the mean of theirs: on average over runs {percent(psi.min())} to "
-        f"{percent(psi.max())} ({result.owners[worst].name}). The mean of the models reaches "
-        f"{percent(float(graph.of_mean.mean()))}. {disagreement(graph.spectral_gap)}"
-    )
 
 
 def notes(result: Simulation) -> list[str]:

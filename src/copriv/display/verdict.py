@@ -38,7 +38,13 @@ def qualified(outlook: Forecast) -> list[str]:
         if verdict.only_as_recommended:
             agreed = percent(outlook.agreed.relative_fitness.end["median"])
             said.append(f"Not as it is agreed: those terms reach {agreed}.")
-        said += _at_whose_expense(outlook)
+        if cost := verdict.cost_others:
+            rest = [owner.name for owner in outlook.owners if owner.name not in cost]
+            how = "alone, with the same privacy," if len(rest) == 1 else "without them"
+            said.append(
+                f"But {names(cost)} would cost the others more than they gain by it: {names(rest)} {how} would reach "
+                f"{percent(outlook.best_subset)}."
+            )
     return said
 
 
@@ -68,7 +74,9 @@ def _paying(verdict: Verdict, gain: Sequence[str]) -> str:
     """Say who gains, on which records, by how much and with which model."""
     won = [verdict.owners[name] for name in gain]
     who = "everybody" if len(gain) == len(verdict.owners) > 1 else names(gain)
-    records = "everybody's" if verdict.goal == "common" else "their own" if len(gain) > 1 else "its own"
+    records = "everybody's"
+    if verdict.goal == "own":
+        records = "its own" if len(gain) == 1 else "their own"
     at_home = ", with the common model personalized at home" if {one.by for one in won} == {"personalized"} else ""
     better = percent_range(*ends([one.gain for one in won]))
     return f"Joining pays for {who}: {records} records would be predicted {better} better{at_home}."
@@ -79,7 +87,9 @@ def _not_paying(verdict: Verdict, rest: Sequence[str], worthwhile: float, alone:
     if not alone:
         return f"For {names(rest) if len(rest) <= 2 else 'the others'} it does not pay; nobody loses."
     who = "anybody" if len(verdict.owners) > 1 else names(rest)
-    records = "everybody's" if verdict.goal == "common" else "nobody's own" if len(rest) > 1 else "its own"
+    records = "everybody's"
+    if verdict.goal == "own":
+        records = "its own" if len(rest) == 1 else "nobody's own"
     would = "would" if records == "nobody's own" else "would not"
     return f"Joining does not pay for {who}: {records} records {would} be predicted {percent(worthwhile)} better."
 
@@ -102,33 +112,16 @@ def _open(verdict: Verdict, even: Sequence[str]) -> str:
     """Say for whom it is open whether joining pays, what that depends on, and what would settle it."""
     found = [verdict.owners[name] for name in even]
     pairs = [(one.if_alike, one.if_unlike) for one in found if one.if_alike is not None and one.if_unlike is not None]
-    alike, unlike = (_better([pair[k].gain for pair in pairs]) for k in (0, 1)) if pairs else ("", "")
-    if alike == unlike:
+    reached = [ends([pair[k].gain for pair in pairs]) for k in (0, 1) if pairs]
+    better = [f"{percent_range(max(low, 0.0), high)} better" if high >= 5e-4 else "no better" for low, high in reached]
+    if len(set(better)) < 2:
         chance = percent_range(*ends([one.probability for one in found]))
         told = f"it does with a probability of {chance}, and {100 * YES:.0f} % would be a yes"
         return f"Whether joining pays is open for {names(even)}: {told}."
     return (
-        f"Whether joining pays is open for {names(even)}: {alike} if the owners are alike, {unlike} if they differ as in real "
-        "tables. Public rows that name their owner (data.strata) or a stated data.heterogeneity would settle it."
+        f"Whether joining pays is open for {names(even)}: {better[0]} if the owners are alike, {better[1]} if they differ as "
+        "in real tables. Public rows that name their owner (data.strata) or a stated data.heterogeneity would settle it."
     )
-
-
-def _better(gains: Sequence[float]) -> str:
-    low, high = ends(gains)
-    return "no better" if high < 5e-4 else f"{percent_range(max(low, 0.0), high)} better"
-
-
-def _at_whose_expense(outlook: Forecast) -> list[str]:
-    """Name the owners whose joining costs the others more than they gain."""
-    cost = outlook.joining.cost_others
-    if not cost:
-        return []
-    rest = [owner.name for owner in outlook.owners if owner.name not in cost]
-    how = "alone, with the same privacy," if len(rest) == 1 else "without them"
-    return [
-        f"But {names(cost)} would cost the others more than they gain by it: {names(rest)} {how} would reach "
-        f"{percent(outlook.best_subset)}."
-    ]
 
 
 def caution(outlook: Forecast) -> str | None:

@@ -38,7 +38,7 @@ from copriv.problem import Problem
 from copriv.rules import WITHOUT_WAITING
 from copriv.terms import ModelTerms
 from copriv.terms.values import Budget, NonNegative, Positive
-from copriv.types import Array, LinearLoss
+from copriv.types import Array
 from copriv.validation import positive
 
 
@@ -328,19 +328,12 @@ def without_data(
         "data": data | {"feature_bound": declared.feature_bound * ROUNDED} | ({} if scale else {"features": ["constant"]}),
         "owner": owners,
     })  # fmt: skip
-    return Settled(
-        agreement, float(scale), _newton(loss) if of_classes and declared.loss.name != loss.name else 1.0, gap
-    )
-
-
-def _newton(loss: LinearLoss) -> float:
-    """Factor that makes the squared loss's optimum on labels −1 and 1 a Newton step of this loss from 0; 1 where it has none.
-
-    With H the mean of xxᵀ and g that of yx, the squared loss has H⁻¹g and a smooth φ the step −φ′(0)/φ″(0)·H⁻¹g.
-    """
-    if not loss.smooth:
-        return 1.0
-    return float(abs(loss.slope(np.zeros(1), np.ones(1))[0]) / loss.curvature)
+    newton = 1.0
+    if of_classes and declared.loss.name != loss.name and loss.smooth:
+        # With H the mean of xxᵀ and g that of yx, y = −1 or 1, the squared loss has the optimum H⁻¹g, and this loss φ the
+        # Newton step −φ′(0)/φ″(0)·H⁻¹g from 0.
+        newton = float(abs(loss.slope(np.zeros(1), np.ones(1))[0]) / loss.curvature)
+    return Settled(agreement, float(scale), newton, gap)
 
 
 def enough(

@@ -384,7 +384,13 @@ def _exact_mean(problem: Problem) -> Array | None:
         return None  # before `recursion` is called: where owners answer once, the step may still be "auto"
     recursion = named(terms.rule).recursion(agreement)
     if terms.graph is not None and isinstance(recursion, InRounds):
-        return _exact_mean_on_graph(problem, quadratic, recursion)
+        made = {id(one): Quadratic.of(one, problem.regularizer) for one in problem.owners}
+        own, scales = tuple(made[id(one)] for one in problem.owners), agreement.noise_scales()
+        on = OwnersOnGraph(Graph.of(agreement), bool(terms.tracking), agreement.weights, scales, own)
+        try:
+            return np.asarray(on_graph(quadratic, on, recursion, problem.start) / problem.optimum.value)
+        except CoprivError:
+            return None  # the exact recursion takes too long for these owners
     if recursion is None or not np.allclose(agreement.records / agreement.records.sum(), agreement.weights):
         return None
     kinds, counts = np.unique(_as_participants(agreement), axis=0, return_counts=True)
@@ -394,17 +400,6 @@ def _exact_mean(problem: Problem) -> Array | None:
     order: Order = "random order" if terms.schedule == "random-order" else "uniform"
     try:
         cost = expected_cost(recursion, quadratic, owners, terms.horizon, problem.start, order)
-    except CoprivError:
-        return None  # the exact recursion takes too long for these owners
-    return np.asarray(cost / problem.optimum.value)
-
-
-def _exact_mean_on_graph(problem: Problem, quadratic: Quadratic, recursion: InRounds) -> Array | None:
-    agreement, made = problem.agreement, {id(one): Quadratic.of(one, problem.regularizer) for one in problem.owners}
-    own, scales = tuple(made[id(one)] for one in problem.owners), agreement.noise_scales()
-    owners = OwnersOnGraph(Graph.of(agreement), bool(agreement.agreement.tracking), agreement.weights, scales, own)
-    try:
-        cost = on_graph(quadratic, owners, recursion, problem.start)
     except CoprivError:
         return None  # the exact recursion takes too long for these owners
     return np.asarray(cost / problem.optimum.value)

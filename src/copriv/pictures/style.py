@@ -270,7 +270,10 @@ def curve(axes: Axes, k: Any, low: Any, middle: Any, high: Any, colour: str) -> 
     marker = "o" if len(k) <= 30 else None
     axes.plot(k, middle, color=colour, linewidth=2.2, zorder=3, marker=marker, markersize=4.2)
     # k = 0 is the start of an asynchronous run: it needs a place on a log axis.
-    axes.set_xscale("symlog", linthresh=1.0, linscale=0.35) if k[0] == 0 else axes.set_xscale("log")
+    if k[0] == 0:
+        axes.set_xscale("symlog", linthresh=1.0, linscale=0.35)
+    else:
+        axes.set_xscale("log")
     shown = [t for t in (0, 1, 2, 5, *(d * 10**e for e in range(1, 9) for d in (1, 2, 5))) if k[0] <= t <= k[-1]]
     if len(shown) > 9:
         shown = [t for t in shown if str(t)[0] in "01"]

@@ -175,9 +175,13 @@ def posterior(
     f, draws, rng = sample.optimum.value, 400, np.random.default_rng([len(rows_of), 12])
     evidence, c = evidence_of(sample, groups), 2.0 * f / sample.problem.n_parameters
     rows = np.array([one.rows / groups.count(group) for one, group in zip(evidence, groups, strict=True)])
-    if sample.pilot is not None:
-        evidence = _with_pilots(sample, evidence)
-        rows = np.append(sample.problem.terms.records, 0.0)
+    if (pilot := sample.pilot) is not None:
+        records = sample.problem.terms.records
+        answered = [
+            one.with_pilot(one.basis.T @ sample.hessian @ pilot.basis, pull, noise, int(n))
+            for one, pull, noise, n in zip(evidence[:-1], pilot.pull, pilot.noise, records, strict=True)
+        ]
+        evidence, rows = (*answered, evidence[-1]), np.append(records, 0.0)
     log = np.array(
         [[[one.log_likelihood(c * LEVELS, γ, 2.0 * f * s) for one in evidence] for s in SHIFTS] for γ in GAMMAS]
     )
@@ -201,15 +205,6 @@ def posterior(
         levels[:, i] = LEVELS[at_level]
         deviations[:, i] = one.drawn(rng, c * LEVELS[at_level], GAMMAS[gamma], 2.0 * f * SHIFTS[shift])
     return levels[:, :-1], deviations - _mean_deviation(evidence, rows, deviations, sample.metric)[:, None, :]
-
-
-def _with_pilots(sample: PublicSample, evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
-    """Add a pilot's answers to the evidence of each owner; the last group are public rows of no owner."""
-    pilot, records, made = sample.pilot, sample.problem.terms.records, []
-    assert pilot is not None
-    for one, pull, noise, n in zip(evidence[:-1], pilot.pull, pilot.noise, records, strict=True):
-        made.append(one.with_pilot(one.basis.T @ sample.hessian @ pilot.basis, pull, noise, int(n)))
-    return (*made, evidence[-1])
 
 
 def _mean_deviation(

@@ -83,7 +83,14 @@ def command(
         alone = next((option for option, value in others.items() if value), None)
         if alone is not None:
             raise UsageError(f"{alone}: does not go with --renew")
-        _renew(path, days or 365)
+        from copriv.network.setup import renew_certificates
+
+        for name, fingerprint in renew_certificates(path, days or 365).items():
+            typer.echo(f"{name}: {fingerprint}")
+        log(
+            f"give each party certificate.pem and ca.pem of its folder in {path}; the numbers are the certificates' SHA-256. "
+            "Owners whose policy.toml names certificates add the learner's to them before it begins to use its own"
+        )
         return
     given = {"--public": public, "--days": days, "--request": request}
     alone = next((option for option, value in given.items() if value), None)
@@ -158,17 +165,6 @@ def _shown(text: str) -> str:
     """The text without control characters, which names in a table can hold; line ends around it are kept."""
     said = text.strip("\n")
     return text.replace(said, printable(said, 2000))  # longer than any question
-
-
-def _renew(folder: Path, days: int) -> None:
-    from copriv.network.setup import renew_certificates
-
-    for name, fingerprint in renew_certificates(folder, days).items():
-        typer.echo(f"{name}: {fingerprint}")
-    log(
-        f"give each party certificate.pem and ca.pem of its folder in {folder}; the numbers are the certificates' SHA-256. "
-        "Owners whose policy.toml names certificates add the learner's to them before it begins to use its own"
-    )
 
 
 def _init_network(agreement: Path, folder: Path, public: Path | None, days: int, requests: Sequence[Path]) -> None:
