@@ -179,7 +179,8 @@ def forecast_of(
     levels = None
     if heterogeneity.source == "not stated" and not alike:
         levels = np.array([world.heterogeneity for world in worlds])
-    asked = Asked.of(problem.terms.goal, problem.terms.worthwhile, levels)
+    undetermined = sample.problem.unbounded[0].units < problem.n_parameters
+    asked = Asked.of(problem.terms.goal, problem.terms.worthwhile, levels, undetermined)
     owners = owners_of(problem.terms, members, recommended, seen, subset, starts, asked)
     with_sum = None
     if in_sums:

@@ -100,14 +100,19 @@ class Asked:
     """The quarter of worlds whose owners differ least, where heterogeneity is not known; else None."""
     unlike: Bool[np.ndarray, " worlds"] | None
     """The half whose owners differ most."""
+    undetermined: bool = False
+    """Whether public rows are fewer than parameters, so that all worlds rest on one guess of the model: the answer is open, and
+    its probability halfway to ½. Said with 90 % or more, verdicts were right for 66 % of 32 owners of such real tables."""
 
     @classmethod
-    def of(cls, goal: Goal, worthwhile: float, levels: Float[Array, " worlds"] | None = None) -> "Asked":
+    def of(
+        cls, goal: Goal, worthwhile: float, levels: Float[Array, " worlds"] | None = None, undetermined: bool = False
+    ) -> "Asked":
         """levels: the heterogeneity of each world, where nobody has stated or measured it; else None."""
         if levels is None:
-            return cls(goal, worthwhile, None, None)
+            return cls(goal, worthwhile, None, None, undetermined)
         least, middle = np.quantile(levels, (0.25, 0.5))
-        return cls(goal, worthwhile, levels <= least, levels > middle)
+        return cls(goal, worthwhile, levels <= least, levels > middle, undetermined)
 
 
 def verdict_of(
@@ -118,6 +123,8 @@ def verdict_of(
     by = max(gains, key=lambda name: (float(np.mean(gains[name] >= asked.worthwhile)), float(np.median(gains[name]))))
     gain = gains[by]
     whole = _outcome(gain, asked.worthwhile)
+    if asked.undetermined:
+        whole = replace(whole, answer="open", probability=0.25 + 0.5 * whole.probability)
     if asked.alike is None or asked.unlike is None:
         return OwnerVerdict(**vars(whole), by=by, if_alike=None, if_unlike=None)
     alike, unlike = (_outcome(gain[worlds], asked.worthwhile) for worlds in (asked.alike, asked.unlike))
