@@ -346,6 +346,21 @@ class AgreedTerms(BaseModel):
         return 1 if self.agreement.colluding is None else self.agreement.colluding
 
     @property
+    def dropouts(self) -> int:
+        """d: owners that may be missing from a sum."""
+        return self.agreement.dropouts or 0
+
+    @property
+    def uncounted(self) -> int:
+        """t + d: owners on whose shares of the noise no sum relies."""
+        return self.colluding + self.dropouts
+
+    @property
+    def fewest_in_sum(self) -> int:
+        """Owners that must answer together for a sum: two honest ones are in it, and it is one (k > t + 2d)."""
+        return self.colluding + max(2, 2 * self.dropouts + 1)
+
+    @property
     def attempts(self) -> int:
         """How many of the m answers are kept for sums that have to be tried again."""
         return self.agreement.attempts or 0
