@@ -189,11 +189,15 @@ class World:
             return None
         except CoprivError:
             return None
+        self.took(name, reply)
+        return reply
+
+    def took(self, name: str, reply: Any) -> None:
+        """Keep what left an owner."""
         if isinstance(reply, Answer):
             words = as_words(reply.gradient).tobytes()
             assert self.vectors[words].identity in self.ledgers[name]._charged, "a vector left uncharged"
             self.left.add(words)
-        return reply
 
     def ask(self, name: str, attempt: Attempt) -> Any:
         reply = self.say(name, lambda side: side.key(attempt, THETA))

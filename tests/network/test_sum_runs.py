@@ -24,11 +24,13 @@ from copriv.network.keys import Keys, KeysRefused
 from copriv.network.messages import (
     Closing,
     Hello,
+    MaskOpened,
     Members,
     PublicKeys,
     Refusal,
     SetSigned,
     SumQuery,
+    Survivors,
     closing_content,
     decode,
     encode,
@@ -204,7 +206,7 @@ class Table:
         match decode(encode(message)):
             case Answer() as answer:
                 self.conductor.answered(answer, 0.0)
-            case PublicKeys() | SetSigned() as one:
+            case PublicKeys() | SetSigned() | Survivors() | MaskOpened() as one:
                 self.conductor.relayed(name, one, 0.0)
             case Refusal() as refusal:
                 self.conductor.refused(name, refusal, 0.0)

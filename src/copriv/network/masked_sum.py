@@ -197,7 +197,7 @@ class MaskedAnswers:
         self._check_signed(attempt, signatures, opened.keys, _set_content(attempt, opened.keys), "keys")
         self._open, keys = opened if self._dropouts else None, opened.keys
 
-        def hide(noisy: Float[Array, " halves"]) -> Float[Array, " halves"]:
+        def hide(noisy: Float[Array, " halves"]) -> Float[Array, " masked"]:
             words = as_words(noisy)
             if opened.shares is None:
                 return as_numbers(opened.key.masked(words, self._name, attempt, keys))
