@@ -1,9 +1,9 @@
 """Sums that owners are missing from, whatever owners and learner do: the right sum or nothing, never two sums of one noise.
 
 `World` keeps what left honest owners as linear forms, modulo the prime, in their noisy vectors and in the streams that no liar
-knows. What a learner learns of the vectors is what it can combine of these without a stream. That must be, for each set of keys,
-at most one sum, over all honest owners of one set of survivors. `HISTORIES=10000 pytest tests/network/test_missing_owners.py` is
-the long form, which `make test-long` runs.
+knows. What a learner learns of the vectors is what it can combine of these without a stream. That must be, for each set of
+keys, at most one sum, over all honest owners of one set of survivors. `HISTORIES=10000 pytest
+tests/network/test_missing_owners.py` is the long form, which `make test-long` runs.
 """
 
 import os
@@ -445,8 +445,8 @@ def signs_two_sets_of_survivors(world: World, patch: pytest.MonkeyPatch) -> None
         return signs(side, attempt, names)
 
     def opened(side: Any, attempt: Attempt, signatures: Any) -> Any:
-        for side._open.survivors in signed[side._name]:
-            side._open.part, side._open.shares._done = None, ["mask"]
+        for chosen in signed[side._name]:
+            side._open.survivors, side._open.part, side._open.shares._done = chosen, None, ["mask"]
             with suppress(QueryRefused):
                 return opens(side, attempt, signatures)
         raise QueryRefused("")

@@ -868,7 +868,8 @@ def changed(value: Any) -> Any:
 def forgeries(lines: list[list[Any]]) -> Iterator[tuple[str, list[list[Any]]]]:
     """One change each: of a field or number of the last line of each kind."""
     kinds = {line[2] for line in lines}
-    for kind in sorted(kinds & {"begun", "asked", "query", "answer", "stepped", "certified", "closed", "model"}):
+    known = {"begun", "asked", "query", "answer", "survivors", "opened", "stepped", "certified", "closed", "model"}
+    for kind in sorted(kinds & known):
         at = [i for i, line in enumerate(lines) if line[2] == kind]
         i = at[-1]
         number, time, _, text, numbers = lines[i]
