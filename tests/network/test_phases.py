@@ -1,7 +1,9 @@
 """A run of two phases over a network: a pilot, what is chosen by its answers, and the run after it, each on its own budget."""
 
 import asyncio
-from collections.abc import Mapping
+import sqlite3
+import time
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -9,53 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from copriv.agreement import Agreement
-from copriv.errors import AgreementError
+from copriv.errors import CoprivError
 from copriv.network.run import Run
 from copriv.network.run_state import Conductor, Decision
+from copriv.network.store import RunStore, StoreFailed
 from copriv.network.turns import Conduct
 from copriv.network.verify import verify_run
 from copriv.privacy.ledger.read import read_lines, verify
-from network_parties import NAMES, Consortium, agreement, finished
+from network_parties import NAMES, Consortium, finished
+from phased_parties import CHOSEN, QUICK, conducted, goes_on, keep, piloted
 
 pytest.importorskip("dp_accounting")
-
-QUICK = Conduct(deadline=2.0, patience=5.0)
-P = [[2.0, 0.3, 0.0], [0.3, 1.0, 0.1], [0.0, 0.1, 1.5]]
-CHOSEN = {"step": 0.5, "gradient_bound": 1.5, "start": [0.1, -0.2, 0.0], "preconditioner": P}
-KNOWN = {"public": "", "before": {}, "after": {}}
-
-
-def piloted(mechanism: str = "laplace", share: float = 0.25, answers: int = 3, **owner: Any) -> Agreement:
-    """Terms as they are signed before the pilot: what it may choose has a range."""
-    terms = agreement(horizon=3 * answers, answers=answers, **owner)
-    return terms.replace(
-        agreement={
-            "mechanism": mechanism,
-            "pilot": share,
-            "pilot_terms": {"start": [0.2, 0.1, 0.0], "gradient_bound": 1.0, "feature_bound": 1.0, "preconditioner": P},
-            "ranges": {
-                "step": [0.01, 10.0],
-                "gradient_bound": [0.1, 10.0],
-                "start": [-1, 1],
-                "preconditioner": [-5, 5],
-            },
-            "step": "auto",
-        },
-        model={"gradient_bound": "auto"},
-    )
-
-
-def goes_on(chosen: Mapping[str, Any] = CHOSEN) -> Any:
-    return lambda run: Decision(chosen, "joining pays", KNOWN)
-
-
-def keep(run: Run) -> Decision:
-    return Decision(None, "joining pays for nobody", KNOWN)
-
-
-def conducted(folder: Path, agreed: Agreement, decide: Any, kind: str = "memory", **options: Any) -> Conductor:
-    return asyncio.run(Consortium(folder, agreed, kind).run(QUICK, decide=decide, **options))
 
 
 @pytest.mark.parametrize("kind", ["memory", "grpc"])
@@ -104,3 +70,89 @@ def test_a_pure_pilot_and_then_delta(tmp_path: Path) -> None:
     for name in NAMES:
         costs = [(one.epsilon, one.delta) for one in read_lines(tmp_path / f"{name}.ledger") if one.kind == "charge"]
         assert costs == [(Fraction(1, 4), 0), (Fraction(3, 4), Fraction(δ)), (0, 0), (0, 0)]
+
+
+def dies_at(patch: pytest.MonkeyPatch, kind: str, number: int) -> None:
+    """Let the learner die as this line of a kind is to be written; what was not flushed before it is lost."""
+    event, seen = RunStore.event, [0]
+
+    def dying(store: RunStore, named: str, *numbers: Any, **said: Any) -> None:
+        if named == kind:
+            seen[0] += 1
+            if seen[0] == number:
+                raise store._failed(sqlite3.OperationalError("killed"))  # after which nothing more is written
+        event(store, named, *numbers, **said)
+
+    patch.setattr(RunStore, "event", dying)
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [("query", 2), ("answer", 3), ("finished", 1), ("begun", 2), ("query", 5), ("answer", 7), ("finished", 2)],
+)
+def test_a_learner_that_is_killed_in_either_phase_or_between_goes_on_and_nothing_is_spent_twice(
+    tmp_path: Path, kind: str, number: int
+) -> None:
+    consortium = Consortium(tmp_path, piloted())
+    decided: list[int] = []
+
+    def decide(run: Run) -> Decision:
+        decided.append(1)
+        return goes_on()(run)
+
+    async def twice() -> Conductor:
+        owners = [asyncio.ensure_future(consortium.own(i)) for i in range(3)]
+        with pytest.MonkeyPatch.context() as patch:
+            dies_at(patch, kind, number)
+            first = asyncio.ensure_future(consortium.learn(QUICK, decide=decide))
+            with pytest.raises(StoreFailed, match="killed"):
+                await first
+        conductor = await consortium.learn(QUICK, resume=True, decide=decide)
+        await asyncio.wait(owners, timeout=5)
+        return conductor
+
+    conductor = asyncio.run(asyncio.wait_for(twice(), 60))
+    assert finished(conductor), conductor.outcome
+    assert conductor.run.phase == 2
+    for name in NAMES:
+        totals = verify(tmp_path / f"{name}.ledger")
+        assert (totals.spent, [run.charged for run in totals.runs.values()]) == (1, [4])
+    assert 1 <= len(decided) <= 2
+
+
+def charges(ledger: Path) -> int:
+    with suppress(CoprivError, FileNotFoundError):
+        return sum(line.kind == "charge" for line in read_lines(ledger))
+    return 0
+
+
+@pytest.mark.parametrize("after", [0, 1, 2], ids=["in the pilot", "between", "in the run"])
+def test_an_owner_that_is_killed_comes_back_and_spends_nothing_twice(tmp_path: Path, after: int) -> None:
+    consortium, waits = Consortium(tmp_path, piloted()), asyncio.Event()
+
+    async def whole() -> Conductor:
+        others = [asyncio.ensure_future(consortium.own(i)) for i in (1, 2)]
+        mine = asyncio.ensure_future(consortium.own(0))
+        loop = asyncio.get_running_loop()
+
+        def decide(run: Run) -> Decision:
+            if after == 1:
+                loop.call_soon_threadsafe(waits.set)
+                time.sleep(0.3)
+            return goes_on()(run)
+
+        learning = asyncio.ensure_future(consortium.learn(Conduct(deadline=2.0, patience=20.0), decide=decide))
+        while after != 1 and charges(tmp_path / "bank-1.ledger") < after + 1:
+            await asyncio.sleep(0)
+        if after == 1:
+            await waits.wait()
+        mine.cancel()
+        await asyncio.gather(mine, return_exceptions=True)
+        again = asyncio.ensure_future(consortium.own(0))
+        conductor = await learning
+        await asyncio.wait([*others, again], timeout=5)
+        return conductor
+
+    conductor = asyncio.run(asyncio.wait_for(whole(), 60))
+    assert finished(conductor), conductor.outcome
+    assert {verify(tmp_path / f"{name}.ledger").spent for name in NAMES} == {1}

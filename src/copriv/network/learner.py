@@ -122,7 +122,8 @@ class Learner:
             self._over.clear()
             conductor.follow(decision, time.monotonic(), self._links.keys())
         except StoreFailed as error:
-            self._failure = error
+            self._failure = error  # nothing more may be sent
+            return
         except CoprivError as error:
             conductor.stop(f"the run after the pilot is not planned: {error}")
         await self._flush(None)
@@ -272,7 +273,7 @@ class Learner:
     async def _say_goodbye(self) -> None:
         """Collect the owners' signed counts of answers, then send them the outcome of the run."""
         outcome, closing = self._conductor.outcome, self._conductor.closing
-        if outcome is not None and closing is not None:
+        if outcome is not None and closing is not None and self._failure is None:
             parties, until = self._conductor.parties, time.monotonic() + RETURN_SECONDS
             answered = {name for name, party in parties.items() if party.answered and not party.out}
             while not answered <= self._links.keys() and time.monotonic() < until:
