@@ -13,6 +13,7 @@ from contextlib import suppress
 from copriv.errors import AgreementError, CoprivError, InvalidInput, Unreachable
 from copriv.network.keys import Keys, KeysRefused
 from copriv.network.messages import (
+    STOPPED,
     Closing,
     Finished,
     Hello,
@@ -34,8 +35,6 @@ from copriv.protocol import Answer
 
 HELLO_SECONDS = 10.0
 """Time limit for the first message of a link."""
-STOPPED = "stopped: "
-"""Prefix of the reason that owners are sent when a run was stopped and may be resumed."""
 GOODBYE_SECONDS = 2.0
 """Time limit for owners to acknowledge the end of the run."""
 RETURN_SECONDS = 5.0

@@ -39,6 +39,8 @@ MAX_FRAME = 4 << 20
 """Bytes of a frame; longer ones are refused unread. It has room for half a million parameters."""
 MAX_TEXT = 4000
 """Bytes of a text, such as a certificate in PEM (about 800) or a reason."""
+STOPPED = "stopped: "
+"""Prefix of the reason in `Finished` where the run was stopped and may be resumed."""
 
 
 Texts: TypeAlias = tuple[str, ...]
