@@ -97,7 +97,7 @@ def serve(
     from copriv.losses import by_name
     from copriv.network.agent import OwnerAgent, Patience, RefusedByLearner
     from copriv.network.grpc_transport import GrpcDialer
-    from copriv.network.learner import STOPPED
+    from copriv.network.messages import STOPPED
     from copriv.network.policy import Policy
     from copriv.network.setup import load_dictionary
     from copriv.privacy.ledger.create import create_ledger
