@@ -45,7 +45,7 @@ from copriv.plan.planner import of_many_answers
 from copriv.populations.dealt import draw_worlds, heterogeneity_of, heterogeneous_worlds, laws_of
 from copriv.populations.public_sample import PublicSample, public_mixes
 from copriv.problem import Problem
-from copriv.problem.verdict import Asked
+from copriv.problem.verdict import Asked, too_few
 from copriv.rules import named
 from copriv.rules.bounds import Bound, Setting
 from copriv.types import Loss
@@ -179,7 +179,7 @@ def forecast_of(
     levels = None
     if heterogeneity.source == "not stated" and not alike:
         levels = np.array([world.heterogeneity for world in worlds])
-    undetermined = sample.problem.unbounded[0].units < problem.n_parameters
+    undetermined = too_few(sample.problem.unbounded[0]) is not None
     asked = Asked.of(problem.terms.goal, problem.terms.worthwhile, levels, undetermined)
     owners = owners_of(problem.terms, members, recommended, seen, subset, starts, asked)
     with_sum = None

@@ -26,12 +26,14 @@ consistent when its process is killed.
 
 import math
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from jaxtyping import Float
 
+from copriv.agreement import Agreement
 from copriv.data.dictionary import PublicDictionary
 from copriv.errors import InvalidInput, QueryRefused
 from copriv.formatting.sanitize import printable
@@ -43,6 +45,7 @@ from copriv.network.messages import (
     Members,
     Message,
     Offer,
+    PhaseTerms,
     PublicKeys,
     Refusal,
     SetSigned,
@@ -50,6 +53,7 @@ from copriv.network.messages import (
     answer_content,
     closing_content,
     model_content,
+    phase_content,
     signed_query,
 )
 from copriv.network.model import Model
@@ -62,6 +66,17 @@ from copriv.types import Array
 
 _LONGEST_REASON = 300
 """Characters of an owner's reason that are kept."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What follows a pilot, by its answers."""
+
+    chosen: Mapping[str, Any] | None
+    """The terms of the run after it, by key (`Agreement.chosen_run`); None: the rest of the budget is kept."""
+    reason: str
+    said: Mapping[str, Any]
+    """What the pilot told, for the run's file: the learner's claim, which `copriv verify --public` computes again."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +97,8 @@ class Conductor:
     """
 
     def __init__(self, store: RunStore, conduct: Conduct | None, now: float, keys: Keys, dictionary: str = "") -> None:
-        store.agreement.check_one_phase()
-        self._keys, self.dictionary = keys, dictionary
-        self.agreement, self.store, self.conduct = store.agreement, store, (conduct or Conduct()).under(store.agreement)
-        self.talk = self.conduct.talk or "choose"
+        store.agreement.phases_in_numbers()  # what must be fixed before the first phase is
+        self._keys, self.dictionary, self.store, self._conduct = keys, dictionary, store, conduct or Conduct()
         self.outcome: Outcome | None = None
         """None while the run goes on."""
         self.closing: Closing | None = None
@@ -95,32 +108,31 @@ class Conductor:
         self._next_offer = self._began = now
         self.held = False
         """Whether the run is paused: no new query is made, answers to earlier ones are still accepted."""
-        # Read for every answer; the agreement computes them at each access.
-        agreed = store.agreement
-        self._fingerprint, self._m, self._queries = agreed.fingerprint, agreed.answers, agreed.queries
         self._slots = dict[str, float]()
         """Seconds after which an owner's answers leave, of those that have joined this process."""
         self._restore(now)
-        # The line with which a run, or a process that resumes it, begins.
-        terms: dict[str, Any] = {
-            "talk": self.talk, "stragglers": self.conduct.stragglers,
-            "learner": keys.certificate.decode(), "authority": keys.authority.decode(),
-        }  # fmt: skip
         if not self.run.begun:
-            store.event(
-                "begun", run=store.run, fingerprint=self._fingerprint, dictionary=dictionary,
-                parameters=store.n_parameters, **terms,
-            )  # fmt: skip
+            self._begin(1, self.agreement)
         elif self.run.dictionary != dictionary:
             raise InvalidInput("the run began with another public dictionary; give the file that it began with")
         else:
-            store.event("continued", **terms)
+            store.event("continued", **self._how)
         store.commit()  # `failed` rolls back to the last commit
 
     def _restore(self, now: float) -> None:
         """Rebuild the state from the store, as of its last commit."""
         self.run = Run.of(self.store)
         self.store.take = self.run.take
+        self._enter(now)
+
+    def _enter(self, now: float) -> None:
+        """Take up the run's present phase."""
+        self.agreement = self.run.agreement
+        self.conduct = self._conduct.under(self.agreement)
+        self.talk = self.conduct.talk or "choose"
+        # Read for every answer; the agreement computes them at each access.
+        agreed = self.agreement
+        self._fingerprint, self._m, self._queries = agreed.fingerprint, agreed.answers, agreed.queries
         self.parties = self.run.parties
         self._turns = Turns(self.run, self.conduct, now, self._slots)
         self._outbox: list[tuple[str, Message]] = []
@@ -128,6 +140,53 @@ class Conductor:
         """Owners that were told, on their connection, who the others are whose answers are added up with theirs."""
         self._relays: dict[int, Relay] = {}
         """By the number of an open turn, where answers are seen in sums only; not stored."""
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        """How the learner conducts the run, and its certificates, for the line with which a phase or a process begins."""
+        return {
+            "talk": self.talk, "stragglers": self.conduct.stragglers,
+            "learner": self._keys.certificate.decode(), "authority": self._keys.authority.decode(),
+        }  # fmt: skip
+
+    def _begin(self, phase: int, terms: Agreement, **said: Any) -> None:
+        """Write the line with which a phase begins, on these terms, which it signs where they are of one of several."""
+        agreed, run = self.store.agreement, self.store.run
+        if agreed.has_pilot:
+            signature = self._keys.sign(phase_content(run, agreed.fingerprint, phase, terms.fingerprint))
+            said = {"phase": phase, "chosen": {}, "signature": signature, **said}
+        self.store.event(
+            "begun", run=run, fingerprint=agreed.fingerprint, dictionary=self.dictionary,
+            parameters=self.store.n_parameters, **said, **self._how,
+        )  # fmt: skip
+
+    def follow(self, decision: Decision, now: float, here: Collection[str]) -> None:
+        """Go on with the run after the pilot, or keep the rest of the budget. here: owners that are connected.
+
+        Raises AgreementError for terms that are not within what was agreed.
+        """
+        if decision.chosen is None:
+            self.store.event("kept", reason=decision.reason, known=decision.said)
+            self.outcome, self.closing = Outcome("finished", decision.reason), Closing(self.store.head, 0)
+            self.store.commit()
+            return
+        terms = self.store.agreement.chosen_run(decision.chosen)
+        self._begin(2, terms, chosen=decision.chosen, known=decision.said)
+        self.outcome = self.closing = None
+        self._enter(now)
+        for name, party in self.parties.items():
+            party.there = name in here
+            if party.there:
+                self._outbox.append((name, self._phase_terms))
+        self._advance()
+
+    def stop(self, reason: str) -> None:
+        """Stop the run, to be resumed once the reason is removed."""
+        self._end("stopped", reason)
+
+    @property
+    def _phase_terms(self) -> PhaseTerms:
+        return PhaseTerms.of(self.run.phase, self.run.chosen, self.run.signature)
 
     @property
     def model(self) -> Float[Array, " p"]:
@@ -182,6 +241,8 @@ class Conductor:
             self.store.event("certified", owner=owner, certificate=certificate)
         self.store.event("joined", owner=owner)
         self._introduced.discard(owner)
+        if self.store.agreement.has_pilot:
+            self._outbox.append((owner, self._phase_terms))
         for turn in self.run.open.values():
             if owner in turn.waiting:
                 self._send(turn.waiting[owner])
@@ -381,7 +442,9 @@ class Conductor:
         """Open the turns that can be opened, or end the run where nothing more can be asked."""
         if self.outcome is not None or self._ends_with_its_certificate():
             return
-        if self.stepped >= self._queries:
+        if self.run.kept:
+            self._end("finished", self.run.kept)
+        elif self.stepped >= self._queries:
             self._end("finished", f"all {self.stepped} queries are answered")
         elif not self.run.open and not any(self._turns.may_open(j) for j in range(len(self.run.members))):
             out = "; ".join(f"{name}: {party.out}" for name, party in self.parties.items() if party.out)

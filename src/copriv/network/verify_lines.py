@@ -14,9 +14,18 @@ from typing import Any, ClassVar, get_args
 
 import numpy as np
 
-from copriv.errors import CoprivError
+from copriv.agreement import Agreement
+from copriv.errors import AgreementError, CoprivError
 from copriv.network.keys import Certified, KeysRefused
-from copriv.network.messages import MAX_FRAME, Closing, answer_content, closing_content, model_content, query_content
+from copriv.network.messages import (
+    MAX_FRAME,
+    Closing,
+    answer_content,
+    closing_content,
+    model_content,
+    phase_content,
+    query_content,
+)
 from copriv.network.run import Run
 from copriv.network.store import START, Event, RunStore, digest, line_hash
 from copriv.network.turns import Talk
@@ -85,7 +94,7 @@ class LineCheck:
     """
 
     def __init__(self, store: RunStore, authority: bytes | None, model_head: object = None) -> None:
-        self._store, self._agreement, self.authority, self._model_head = store, store.agreement, authority, model_head
+        self._store, self.authority, self._model_head = store, authority, model_head
         self.run = Run(store)
         self.problems: list[Problem] = []
         self.signed: Signed | None = None
@@ -98,6 +107,11 @@ class LineCheck:
         self.rounding, self.hashes, self.lines = 0.0, {START: 0}, 0
         self.reached: Array = np.zeros(1)
         """Largest size of each number of θ at which owners were to be asked so far."""
+
+    @property
+    def _agreement(self) -> Agreement:
+        """That of the present phase."""
+        return self.run.agreement
 
     def to_the_end(self) -> bool:
         """Check the lines up to one after which the run cannot be replayed; returns whether all were checked."""
@@ -156,9 +170,21 @@ class LineCheck:
     # What must follow from the earlier lines --------------------------------------------------------------------------
 
     def _begun(self, line: Event) -> None:
-        said = line.data
-        _require(line.number == 1, "a run begins once")
-        about = (self._store.run, self._agreement.fingerprint)
+        said, run, agreed = line.data, self.run, self.run.agreed
+        phase = said.get("phase", 1)
+        if line.number == 1:
+            _require(phase == 1, "a run begins with its first phase")
+        else:
+            _require(run.awaits_decision and phase == 2, "a phase begins once, after the one before it is finished")
+            _require(said["dictionary"] == run.dictionary, "its public dictionary is another than that of the pilot")
+        _require(("signature" in said) == agreed.has_pilot, "phases are those of an agreement with a pilot, and signed")
+        if agreed.has_pilot:
+            _require(phase == 2 or said["chosen"] == {}, "the terms of the pilot are agreed, and not chosen")
+            try:
+                agreed.chosen_run(said["chosen"])
+            except AgreementError as error:
+                raise _LineWrong(f"phase {phase} has terms that were not agreed: {error}") from None
+        about = (self._store.run, agreed.fingerprint)
         _require((said["run"], said["fingerprint"]) == about, "it names another run, or another agreement")
         _require(said["parameters"] == self._store.n_parameters, "it names another number of parameters")
         _require(1 <= said["parameters"] <= MAX_FRAME // 8, "it names more parameters than a message holds")
@@ -167,6 +193,17 @@ class LineCheck:
         self._check_talk(line)
         if self.authority is None:
             self.authority = str(said.get("authority", "")).encode() or None
+
+    def _phase_signed(self, line: Event) -> None:
+        self._learner_certified(line)
+        if self.run.agreed.has_pilot:
+            terms = self._agreement.fingerprint
+            content = phase_content(self._store.run, self.run.agreed.fingerprint, self.run.phase, terms)
+            self._signed(self._learner, "the learner", line.data["signature"], content, line)
+
+    def _kept(self, line: Event) -> None:
+        _require(self.run.awaits_decision, "a budget is kept once a pilot is finished, and nothing follows it")
+        _require(isinstance(line.data["reason"], str) and line.data["reason"], "its reason is none in words")
 
     def _check_talk(self, line: Event) -> None:
         talk, agreed = line.data["talk"], self._agreement.agreement.agreed_talk
@@ -297,7 +334,8 @@ class LineCheck:
             self.signed = Signed(line.number, named, run.trajectory.model, run.record())
 
     _checks: ClassVar[dict[str, tuple[Callable[..., None] | None, Callable[..., None] | None]]] = {
-        "begun": (_begun, _learner_certified),
+        "begun": (_begun, _phase_signed),
+        "kept": (_kept, None),
         "continued": (_check_talk, _learner_certified),
         "certified": (None, _certified),
         "asked": (_asked, None),

@@ -225,12 +225,15 @@ class SharedNoise:
         """`shape` of discrete noise with this scale, on each number."""
         if self.law is Law.LAPLACE:
             return [polya_difference(shape, int(scale)) for _ in range(self.length)]
-        import opendp.prelude as dp
+        from opendp.domains import atom_domain, vector_domain
+        from opendp.measurements import make_gaussian
+        from opendp.metrics import l2_distance
+        from opendp.mod import enable_features
 
-        dp.enable_features("contrib")
-        domain = dp.vector_domain(dp.atom_domain(T="i64"), size=self.length)
+        enable_features("contrib")
+        domain = vector_domain(atom_domain(T="i64"), size=self.length)
         deviation = scale * math.sqrt(shape) * (1 + CLIP_SLACK)
-        measurement: Any = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=deviation)
+        measurement: Any = make_gaussian(domain, l2_distance(T=float), scale=deviation)
         return [int(z) for z in measurement([0] * self.length)]
 
     @property
