@@ -112,6 +112,8 @@ class OwnerTerms(TermsTable):
     """SHA-256 of the public key that the owner signs with; any that the authority certifies when not given."""
     market: MarketTerms | None = None
     """What privacy costs the owner and accuracy is worth to it, in money; read by `copriv market` alone."""
+    lot: Count | None = None
+    """Records that the owner is publicly known to have at least, for the exchange of `copriv market`; None: the agreement's."""
 
     @field_validator("name")
     @classmethod
