@@ -146,10 +146,11 @@ def test_every_screen_says_what_the_sum_would_give(outlook: Forecast, capsys: py
         (
             0.5,
             2.0,
-            "pays from a budget of 0.5 for every owner with it, and from a budget of 2 for every owner without.",
+            "pays for somebody from a budget of 0.5 of every owner with it, and for somebody from a budget of 2 of every "
+            "owner without.",
         ),
-        (1e-4, None, "typically pays at any budget with it, and at no budget without."),
-        (None, None, "typically pays at no budget, with or without it."),
+        (1e-4, None, "typically pays for somebody at any budget with it, and for nobody without."),
+        (None, None, "typically pays for nobody, with or without it."),
     ):
         changed = replace(found, break_even_epsilon=hidden, break_even_epsilon_each=each)
         assert words in str(replace(outlook, with_sum=changed).with_sum_in_words)
