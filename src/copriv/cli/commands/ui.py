@@ -26,7 +26,12 @@ def command(
     exposed: Exposed = False,
     figures: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="For the gallery: where copriv reproduce left its figures.", file_okay=False),
+        typer.Option(
+            metavar="DIR",
+            help="For the gallery: where copriv reproduce left its figures.",
+            exists=True,
+            file_okay=False,
+        ),
     ] = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")] = True,
 ) -> None:
