@@ -394,29 +394,23 @@ def coalitions(N: int) -> Bool[np.ndarray, "many owners"]:
 
 def smallest(holds: Callable[[float], bool], lowest: float, highest: float) -> float | None:
     """The smallest number in a range that meets a monotone condition, within 0.1 %; None where none does."""
-    if not holds(highest):
-        return None
-    if holds(lowest):
-        return lowest
-    low, high = np.log(lowest), np.log(highest)
-    while high - low > 1e-3:
-        middle = 0.5 * (low + high)
-        if holds(float(np.exp(middle))):
-            high = middle
-        else:
-            low = middle
-    return float(np.exp(high))
+    return smallest_of_each(lambda at: np.array([holds(float(at[0]))]), 1, lowest, highest)[0]
 
 
-def smallest_of_each(holds: Callable[[Array], Bool[np.ndarray, " each"]], number: int) -> list[float | None]:
-    """`smallest` of so many conditions at once, from LEAST_EPSILON to MOST_EPSILON; `holds` is given a number for each."""
-    low, high = (np.full(number, np.log(end)) for end in (LEAST_EPSILON, MOST_EPSILON))
-    some, every = (holds(np.full(number, end)) for end in (MOST_EPSILON, LEAST_EPSILON))
+def smallest_of_each(
+    holds: Callable[[Array], Bool[np.ndarray, " each"]],
+    number: int,
+    lowest: float = LEAST_EPSILON,
+    highest: float = MOST_EPSILON,
+) -> list[float | None]:
+    """`smallest` of so many conditions at once; `holds` is given a number for each."""
+    low, high = (np.full(number, np.log(end)) for end in (lowest, highest))
+    some, every = (holds(np.full(number, end)) for end in (highest, lowest))
     while (high - low).max() > 1e-3:
         middle = 0.5 * (low + high)
         met = holds(np.exp(middle))
         low, high = np.where(met, low, middle), np.where(met, middle, high)
-    found = np.where(every, LEAST_EPSILON, np.exp(high))
+    found = np.where(every, lowest, np.exp(high))
     return [float(one) if any_at_all else None for one, any_at_all in zip(found, some, strict=True)]
 
 
