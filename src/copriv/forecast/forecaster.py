@@ -179,7 +179,7 @@ def forecast_of(
     levels = None
     if heterogeneity.source == "not stated" and not alike:
         levels = np.array([world.heterogeneity for world in worlds])
-    undetermined = too_few(sample.problem.unbounded[0]) is not None
+    undetermined = too_few(sample.problem.unbounded[0], problem.n_parameters) is not None
     asked = Asked.of(problem.terms.goal, problem.terms.worthwhile, levels, undetermined)
     owners = owners_of(problem.terms, members, recommended, seen, subset, starts, asked)
     with_sum = None

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from copriv.errors import AgreementError
-from copriv.terms.learning import DataTerms, ModelTerms, Terms
+from copriv.terms.learning import DataTerms, ModelTerms, PilotTerms, Terms
 from copriv.terms.values import (
     Budget,
     Count,
@@ -35,6 +35,7 @@ __all__ = [
     "MarketTerms",
     "ModelTerms",
     "OwnerTerms",
+    "PilotTerms",
     "PrivacyCost",
     "Terms",
     "can_be_told_apart",
