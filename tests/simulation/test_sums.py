@@ -1,5 +1,7 @@
 """Simulations of sums: the noise has the law of the shares that owners draw in earnest, whoever they are."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from scipy.stats import kstest
@@ -35,26 +37,30 @@ def variance_of(agreement: Agreement) -> float:
 
 def by_hand(agreement: Agreement, rng: np.random.Generator) -> Array:
     """The same, written a second time: each owner's gamma differences, of its share and of its floor."""
-    w, t, N = agreement.weights, agreement.colluding, agreement.n_owners
+    w, lacking, N = agreement.weights, agreement.colluding + agreement.dropouts, agreement.n_owners
     m = agreement.answers
     needed = max(w[i] * 2.0 * m / (one.records * one.epsilon) for i, one in enumerate(agreement.owner))
     total = np.zeros((RUNS, P))
     for i, one in enumerate(agreement.owner):
-        r = 1.0 / (N - t)
+        r = 1.0 / (N - lacking)
         total += needed * (rng.gamma(r, size=(RUNS, P)) - rng.gamma(r, size=(RUNS, P)))
         if one.floor is not None:
             total += rng.laplace(scale=w[i] * 2.0 * m / (one.records * one.floor), size=(RUNS, P))
     return total
 
 
-def unlike(floor: float | None = None) -> Agreement:
-    document = summed(4, colluding=2, horizon=2, answers=1).to_dict()
+def unlike(floor: float | None = None, **terms: int) -> Agreement:
+    document = summed(4, **({"colluding": 2} | terms), horizon=2, answers=1).to_dict()
     for i, owner in enumerate(document["owner"]):
         owner |= {"records": 100 * (i + 1), "epsilon": 0.5 + i} | ({"floor": 2.0 + i} if floor and i < 2 else {})
     return Agreement.of(document)
 
 
-@pytest.mark.parametrize("agreement", [unlike(), unlike(floor=1.0)], ids=["shared", "with floors"])
+@pytest.mark.parametrize(
+    "agreement",
+    [unlike(), unlike(floor=1.0), unlike(colluding=1, dropouts=1)],
+    ids=["shared", "with floors", "with one that may be missing"],
+)
 def test_simulated_noise_has_the_law_of_the_shares(agreement: Agreement) -> None:
     theirs = by_hand(agreement, np.random.default_rng(5))
     assert theirs.var() == pytest.approx(variance_of(agreement), rel=0.1)
@@ -74,6 +80,21 @@ def test_a_hundred_owners_of_whom_ten_collude_make_a_ninth_more_than_a_central_c
     central = law.variance * float(agreement.scales_alone()[0] / 100) ** 2
     assert drawn.var() <= 1.12 * central
     assert variance_of(agreement) == pytest.approx(100 / 90 * central)
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "statistics"])
+def test_owners_that_may_be_missing_raise_the_noise_of_all(mechanism: str) -> None:
+    """N/(N − t − d) in place of N/(N − t): in what is simulated, and in the noise that owners draw in earnest."""
+    terms = {"mechanism": mechanism, "answers": 1} | ({"moments_share": 0.4} if mechanism == "statistics" else {})
+    made = [Agreement.of(summed(10, dropouts=d, **terms).to_dict() | {"data": {"feature_bound": 1.0}}) for d in (0, 2)]
+    whole, missing = (one.mechanism.in_sum(one, range(10), P) for one in made)
+    assert (whole.shape, missing.shape, whole.scale) == (Fraction(1, 9), Fraction(1, 7), missing.scale)
+    groups = [one.aggregation(range(10)) for one in made]
+    assert [one.shapes[0] for one in groups] == [10 / 9, 10 / 7]
+    if mechanism == "laplace":
+        scales = [one.noise(agreed.scales_alone())[0] ** 2 for one, agreed in zip(groups, made, strict=True)]
+        assert scales[1] / scales[0] == pytest.approx(9 / 7)
+    assert variance_of(made[1]) == pytest.approx(variance_of(made[0]) * 9 / 7)
 
 
 def test_one_owner_alone_makes_as_much_noise_as_the_sum_of_its_kind_less_the_colluding() -> None:

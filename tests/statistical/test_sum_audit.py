@@ -27,22 +27,26 @@ def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_noise, "FINE", 2.0**6)
 
 
-def sum_of(owners: int, colluding: int, floor: float | None = None, law: Law = Law.LAPLACE) -> SharedNoise:
+def sum_of(
+    owners: int, colluding: int, floor: float | None = None, law: Law = Law.LAPLACE, dropouts: int = 0
+) -> SharedNoise:
     floors = None if floor is None else Fraction(1 / floor)
     part = Part(Fraction(1, owners), 0.02, Fraction(1 / EPSILON), floors)
-    return SharedNoise(law, (part,) * owners, colluding, 1, 1.0)
+    return SharedNoise(law, (part,) * owners, colluding, 1, 1.0, dropouts=dropouts)
 
 
 def seen(noise: SharedNoise, honest: int, draws: int, monkeypatch: pytest.MonkeyPatch) -> float:
     """Lower bound on ε from sums of which all but `honest` owners' parts are known, the first of whom has two neighbours."""
     one, other = np.array([0.3]), np.array([0.3 + noise.parts[0].sensitivity])
-    sums = np.zeros(draws, dtype=np.int64)
-    for k in range(draws):
-        for i in range(honest):
-            sums[k] += noise.share(i, one).view(np.int64)[0]
+
+    def cells(owner: int, answer: Array) -> int:
+        given = int(noise.share(owner, answer)[0])
+        return given - noise.modulus * (given > noise.modulus // 2)
+
+    sums = np.array([sum(cells(i, one) for i in range(honest)) for _ in range(draws)])
     with monkeypatch.context() as silent:
         silent.setattr(SharedNoise, "_draws", lambda *_: [0])
-        here, there = (noise.share(0, answer).view(np.int64)[0] for answer in (one, other))
+        here, there = (cells(0, answer) for answer in (one, other))
     sums = sums - honest * here
     best = []
     for score in (lambda z: z, lambda z: -np.abs(z)):  # by the side, and by the peak
@@ -54,9 +58,13 @@ def seen(noise: SharedNoise, honest: int, draws: int, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-def test_a_sum_spends_its_epsilon_and_the_audit_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four owners, of whom two collude."""
-    assert 0.85 * EPSILON < seen(sum_of(4, 2), 2, 60_000, monkeypatch) <= EPSILON
+@pytest.mark.parametrize(("owners", "dropouts"), [(4, 0), (5, 1)])
+def test_a_sum_spends_its_epsilon_and_the_audit_sees_it(
+    owners: int, dropouts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two owners collude, and one of five is missing: the others are two."""
+    noise = sum_of(owners, 2, dropouts=dropouts)
+    assert 0.85 * EPSILON < seen(noise, 2, 60_000, monkeypatch) <= EPSILON
 
 
 def test_a_floor_keeps_its_epsilon_where_all_others_collude(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,6 +75,11 @@ def share_too_small(monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
     """As if all N owners were honest."""
     monkeypatch.setattr(SharedNoise, "shape", property(lambda self: Fraction(1, len(self.parts))))
     return seen(sum_of(4, 2), 2, 8_000, monkeypatch), EPSILON
+
+
+def missing_owners_forgotten(monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
+    """As if all that do not collude were there: shares of 1/(N − t)."""
+    return seen(sum_of(6, 2), 2, 8_000, monkeypatch), EPSILON
 
 
 def floor_left_out(monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
@@ -83,7 +96,7 @@ def same_seed_twice(monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
     return np.inf if words[0] == words[1] else 0.0, EPSILON
 
 
-@pytest.mark.parametrize("wrong", [share_too_small, floor_left_out, same_seed_twice])
+@pytest.mark.parametrize("wrong", [share_too_small, missing_owners_forgotten, floor_left_out, same_seed_twice])
 def test_wrong_sums_are_caught(wrong: object, monkeypatch: pytest.MonkeyPatch) -> None:
     found, claimed = wrong(monkeypatch)  # type: ignore[operator]
     assert found > claimed
