@@ -230,7 +230,7 @@ def page(all_rows: list[dict[str, Any]]) -> str:
         "Written by a command, and not by hand:",
         "",
         "    python -m benchmarks.verdicts --page",
-        "    python -m benchmarks.verdicts --few --consortia 12 --page",
+        "    python -m benchmarks.verdicts --few --consortia 6 --page",
         "",
         "Consortia whose populations are known (simulated), of seeds on which nothing was tuned: owners alike, unlike in "
         "level, in slopes, in both, or in sizes; three to eight owners of 100 to 10,000 records; ε of 0.3, 1 or 10. Each is "

@@ -424,17 +424,17 @@ def test_public_rows_of_one_target_leave_every_verdict_open() -> None:
 
 
 def test_fewer_public_rows_than_parameters_leave_every_verdict_open() -> None:
-    """All worlds rest on one guess of the model then, and agree with each other whatever that is."""
+    """All worlds rest on one guess of the model then, and agree whatever that is. An intercept is a parameter."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (40, 12))
     y = x @ rng.normal(size=12) + 0.1 * rng.normal(size=40)
     agreed = Agreement.of({
         "agreement": {"rule": "auto", "horizon": 30},
-        "model": {"loss": "squared"},
+        "model": {"loss": "squared", "intercept": True},
         "data": {"heterogeneity": 0.0},
         "owner": [{"name": name, "records": 5000, "epsilon": 1.0} for name in ("a", "b")],
     })  # fmt: skip
-    few, enough = (forecast(agreed, (x[:rows], y[:rows]), runs=32) for rows in (10, 40))
+    few, enough = (forecast(agreed, (x[:rows], y[:rows]), runs=32) for rows in (12, 40))
     assert few.joining_pays is None
     assert {owner.on_own.answer for owner in few.owners} == {"open"}
     assert all(0.25 <= owner.on_own.probability <= 0.75 for owner in few.owners)

@@ -134,6 +134,7 @@ def _open(verdict: Verdict, even: Sequence[str], worthwhile: float) -> str:
     ]
     if not (low >= worthwhile > most or least >= worthwhile > high):
         told = [f"{_chance(outcomes)} ({better})" for outcomes, better in zip(both, told, strict=True)]
+        told[0] = f"it does {told[0]}"
     return (
         f"{said}: {told[0]} if the owners are alike, {told[1]} if they differ as in real tables. Public rows that name their "
         "owner (data.strata) or a stated data.heterogeneity would settle it."

@@ -224,7 +224,8 @@ class Forecast(Shown, Framed, Drawn):
         on = {owner.called: {"own": owner.on_own, "common": owner.on_all}[self.goal] for owner in self.owners}
         agreed = self.agreed.relative_fitness.end["median"]
         cost_others = tuple(owner.name for owner in self.left_out)
-        return Verdict(self.goal, on, cost_others, agreed > self.public_only, too_few(self.problem.unbounded[0]))
+        lacking = too_few(self.problem.unbounded[0], self.n_parameters)
+        return Verdict(self.goal, on, cost_others, agreed > self.public_only, lacking)
 
     @property
     def sampled_by_owner(self) -> bool:

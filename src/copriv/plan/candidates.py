@@ -69,8 +69,8 @@ def sums_of(agreement: Agreement, way: Way, size: int | None) -> tuple[tuple[int
 
 
 def hidden(agreement: Agreement, groups: Sequence[tuple[int, ...]]) -> bool:
-    """Whether no sum is of fewer than two owners beside the colluding ones."""
-    return all(len(group) >= agreement.colluding + 2 for group in groups)
+    """Whether enough owners are in each sum."""
+    return all(len(group) >= agreement.fewest_in_sum for group in groups)
 
 
 def variances_of(

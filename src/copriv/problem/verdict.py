@@ -120,9 +120,12 @@ class Asked:
         return cls(goal, worthwhile, levels <= least, levels > middle, undetermined)
 
 
-def too_few(public: Records) -> TooFew | None:
-    """What public rows lack to decide a verdict: they are fewer than parameters, or all have one target; None of others."""
-    if public.units < public.n_parameters:
+def too_few(public: Records, n_parameters: int) -> TooFew | None:
+    """What public rows lack to decide a verdict: they are fewer than parameters, or all have one target; None of others.
+
+    n_parameters: those of the model, with its intercept, which `public` need not have.
+    """
+    if public.units < n_parameters:
         return "rows"
     return "targets" if np.ptp(public.target) == 0 else None
 

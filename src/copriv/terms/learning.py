@@ -186,7 +186,7 @@ class Terms(TermsTable):
     colluding: Annotated[int, Field(ge=0)] | None = None
     """t, "sum" only: owners that may work together with the learner without weakening the others' ε; None: 1."""
     dropouts: Annotated[int, Field(ge=0)] | None = None
-    """d, "sum" only: owners that may be missing from a sum; None: 0, everybody or nothing."""
+    """d, "sum" only: owners that may be missing from a sum, which takes N > t + 2d; None: 0, everybody or nothing."""
     attempts: Annotated[int, Field(ge=0)] | None = None
     """"sum" only: how many of the m answers are kept for sums that have to be tried again; None: 0."""
     lot: Count | None = None

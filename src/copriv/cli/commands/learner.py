@@ -188,7 +188,7 @@ def command(
             if skops is not None and result.finished_run:
                 save_skops(result, skops)
             told: list[str | Table] = [*run_tables(result.record), f"{outcome.status}: {outcome.reason}. Wrote {path}"]
-            told += [in_sums(terms.colluding)] * terms.summed
+            told += [in_sums(terms)] * terms.summed
             if seen is not None and forecast_runs > 0 and result.finished_run:
                 if not as_json:
                     tell(*told)

@@ -21,7 +21,10 @@ def command(
     port: Port = 0,
     exposed: Exposed = False,
     figures: Annotated[
-        Path | None, option("For the gallery: where copriv reproduce left its figures.", metavar="DIR", file_okay=False)
+        Path | None,
+        option(
+            "For the gallery: where copriv reproduce left its figures.", metavar="DIR", exists=True, file_okay=False
+        ),
     ] = None,
     browser: Annotated[bool, option("Open it in the browser.", "--browser/--no-browser")] = True,
 ) -> None:
