@@ -189,7 +189,7 @@ def efficiencies(owners: int, number: int, seed: int = 31) -> dict[str, float]:
 @style.drawn
 def drawn(lies: dict[str, Array], by_size: dict[int, dict[str, float]]) -> Figure:
     """Left: each consortium's best lie of any kind, in order; right: what is saved against the number of owners."""
-    figure = style.sheet(11.2, 4.6)
+    figure = style.sheet(12.2, 4.6)
     colours = {
         "shapley": style.TOGETHER, "equal": style.ALONE[0], "common": style.ALONE[1], "posted": style.INK,
         "exchange": style.FAINT, KNOWN: style.ALONE[3],
@@ -200,7 +200,7 @@ def drawn(lies: dict[str, Array], by_size: dict[int, dict[str, float]]) -> Figur
         left.plot(np.linspace(0.0, 100.0, len(best)), 100.0 * best, color=colours[name], linewidth=2.0, label=name)
     left.set_xlabel("consortia, %")
     left.set_ylabel("gain of the best lie, % of the most saved")
-    right = style.panel(figure, 6.4, 0.75, 3.6, 2.75)
+    right = style.panel(figure, 5.6, 0.75, 3.6, 2.75)
     for name in ("equal", "shapley"):  # both all of it
         right.plot(list(by_size), [100.0] * len(by_size), color=colours[name], linewidth=2.0, label=name)
     for name in SIZED:
