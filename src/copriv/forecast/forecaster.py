@@ -186,7 +186,7 @@ def forecast_of(
     if in_sums:
         least = min(in_sums, key=lambda one: one.relative_fitness.end["mean"])
         enough_for_one = max(owner.pays_below for owner in owners)
-        hidden_members, ψ = replace(members, colluding=least.agreement.colluding), least.relative_fitness.end["median"]
+        hidden_members, ψ = replace(members, uncounted=least.agreement.uncounted), least.relative_fitness.end["median"]
         if ψ > members.together():  # what is seen may be an answer that no sum has, such as statistics
             hidden_members = hidden_members.held_to(ψ, without, float(np.median(starts)))
         both = (hidden_members, members)
