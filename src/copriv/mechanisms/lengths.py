@@ -73,7 +73,9 @@ class Histograms:
         sums = []
         for rows in records.blocks():
             x = rows.features
-            length = np.hypot.reduce(x[:, : x.shape[1] - self.intercept], axis=1) / self.reach
+            own = x[:, : x.shape[1] - self.intercept]
+            with np.errstate(over="ignore", under="ignore"):  # what overflows is in the first bin
+                length = np.sqrt(np.einsum("ij,ij->i", own, own)) / self.reach
             # Bin 0 is of lengths above ½, 1 of those above ¼, …
             found = [
                 np.bincount(BINS - 1 - np.searchsorted(0.5 ** np.arange(BINS - 1, 0, -1), length), rows.weight, BINS)

@@ -29,8 +29,8 @@ from copriv.mechanisms.expected import Declared
 from copriv.mechanisms.mechanism import Guarantee, measured_over, step_of
 from copriv.mechanisms.one_answer import Setting, feature_bound_of, in_memory
 from copriv.mechanisms.statistics import OfSquaredLoss, answers_told
-from copriv.model.records import InBlocks, Records
-from copriv.privacy.clipping import ROUNDING, exact_sum, multiplicity, row_norms, slope_limits
+from copriv.model.records import BLOCK, InBlocks, Records
+from copriv.privacy.clipping import ROUNDING, exact_sum, multiplicity, slope_limits
 from copriv.privacy.noise import Law, Order, Releases
 from copriv.rules.one_answer import SolveStatistics
 from copriv.rules.rule import Descent, UpdateRule
@@ -72,22 +72,29 @@ class BoundedMoments:
         return np.concatenate([np.full(self.n_parameters, self.bound), second])
 
     def shares(self, features: Float[Array, "records p"]) -> Float[Array, " records"]:
-        """ω of each row, whose intercept is 1: such that ω‖x‖₂ ≤ r."""
-        return np.asarray(np.minimum(1.0, slope_limits(row_norms(features, 2), self.reach * (1 - 1e-12))))
+        """ω of each row, whose intercept is 1 whatever is in it: such that ω‖x‖₂ ≤ r."""
+        own = features[:, : self.n_parameters - self.intercept]
+        with np.errstate(over="ignore", under="ignore"):  # a row whose square overflows has ω = 0
+            lengths = np.sqrt(np.einsum("ij,ij->i", own, own) + float(self.intercept))
+        return np.asarray(np.minimum(1.0, slope_limits(lengths, self.reach * (1 - 1e-12))))
 
     def of(self, loss: Loss, records: Records, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
         """The numbers themselves. Private."""
+        assert is_linear(loss)
         row, column = np.triu_indices(self.n_parameters)
-        limit, sums = self.bound / self.reach, []
+        own, limit, sums = self.n_parameters - self.intercept, self.bound / self.reach, []
+        shortened = np.empty((BLOCK, self.n_parameters))  # one for all blocks: new memory takes longer than the products
         for rows in records.blocks():
-            x, y, w = rows.features.copy(), rows.target, rows.weight
+            y, w, share = rows.target, rows.weight, self.shares(rows.features)
+            predictions = np.zeros(len(y))
+            if theta.any():  # not x @ theta: see `clipped_mean_gradient`
+                predictions = np.einsum("ij,j->i", rows.features[:, :own], theta[:own]) + theta[own:].sum()
+            slope = np.clip(np.nan_to_num(share * loss.slope(predictions, y), nan=0.0), -limit, limit)
+            x = np.multiply(share[:, None], rows.features, out=shortened[: len(y)])
             if self.intercept:
-                x[:, -1] = 1.0
-            share = self.shares(x)
-            assert is_linear(loss)
-            slope = share * loss.slope(np.einsum("ij,j->i", x, theta), y)  # not x @ theta: see `clipped_mean_gradient`
-            slope, x = np.clip(np.nan_to_num(slope, nan=0.0), -limit, limit), share[:, None] * x
-            sums.append(np.concatenate([(w * slope) @ x, ((w[:, None] * x).T @ x)[row, column]]))
+                x[:, -1] = share
+            weighted = x if rows.plain else w[:, None] * x  # of one array, its own product costs half
+            sums.append(np.concatenate([(w * slope) @ x, (weighted.T @ x)[row, column]]))
         return np.asarray(exact_sum(sums) / records.weight.sum())
 
 
