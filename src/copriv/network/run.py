@@ -232,6 +232,12 @@ class Run:
         """Whether the pilot is finished, and nobody has decided what follows it."""
         return self.agreed.has_pilot and self.phase == 1 and self.status == "finished" and not self.kept
 
+    @property
+    def only_answers(self) -> Float[Array, "owners answer"]:
+        """The answer of every owner, in the agreement's order, of a phase in which each has given one."""
+        given = {one.query.owner: one.answer.gradient for one in self.asked.values() if one.answer is not None}
+        return np.array([given[name] for name in self.parties])
+
     def answered(self, owner: str) -> int:
         """Number of an owner's answers in all phases, by its own count."""
         return sum(phase.parties[owner].answered for phase in self.phases)
