@@ -129,7 +129,9 @@ class AfterPilot:
 
         def short(found: Forecast) -> dict[str, Any]:
             owners = {one.name: {"verdict": one.verdict, "probability": one.probability} for one in found.owners}
-            return {"relative_fitness": found.recommended.relative_fitness.end, "owners": owners}
+            ψ = found.recommended.relative_fitness
+            band = {name: getattr(ψ, name).tolist() for name in ("k", "low", "median", "high")}
+            return {"relative_fitness": ψ.end, "band": band, "owners": owners}
 
         options = self.after.options
         before = forecast_of(self.before, "before the pilot", options["runs"], options["seed"])

@@ -175,6 +175,8 @@ class Run:
         self.before: Run | None = None
         """The phase before this one, as it ended."""
         self.parties: dict[str, Party] = {}
+        self.opened = 0
+        """Number of turns that were opened, in all phases."""
         self._enter(1, self.agreed.phases[0])
 
     def _enter(self, phase: int, agreement: Agreement) -> None:
@@ -196,8 +198,6 @@ class Run:
         """Every query of the run by its owner and identity."""
         self.open: dict[int, Turn] = {}
         """The open turn of each participant that was asked, in the order in which they were opened."""
-        self.opened = 0
-        """Number of turns that were opened."""
         self.stepped = 0
         """Number of turns that moved the model."""
         self.answered_since_step: set[int] = set()

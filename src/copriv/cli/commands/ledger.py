@@ -8,7 +8,7 @@ import typer
 
 from copriv.cli.commands.options import AsJson, Head, KeysFolder, LedgerPath, WitnessFolder, head_option, party_keys
 from copriv.cli.console import answer, plain_table, tell
-from copriv.display.ledger import line_fields, spent, totals_fields
+from copriv.display.ledger import line_fields, phases_spent, spent, totals_fields
 from copriv.formatting.sanitize import printable
 from copriv.privacy.ledger.create import adopt as adopted
 from copriv.privacy.ledger.create import create_ledger
@@ -49,7 +49,8 @@ def show(path: LedgerPath, as_json: AsJson = False) -> None:
         if line.epsilon is not None:
             cost = [f"{float(line.epsilon):.6g}", f"{float(line.delta):.6g}"]
         table.add_row(str(line.number), *map(printable, words), *cost[: 1 + with_delta])
-    tell(table, f"{printable(totals.owner)}: {spent(totals)}. Head {totals.head}")
+    phases = [phases_spent(run, each) for run, each in totals.runs.items() if each.phases]
+    tell(table, *phases, f"{printable(totals.owner)}: {spent(totals)}. Head {totals.head}")
 
 
 def verify(
