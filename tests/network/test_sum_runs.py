@@ -24,11 +24,13 @@ from copriv.network.keys import Keys, KeysRefused
 from copriv.network.messages import (
     Closing,
     Hello,
+    MaskOpened,
     Members,
     PublicKeys,
     Refusal,
     SetSigned,
     SumQuery,
+    Survivors,
     closing_content,
     decode,
     encode,
@@ -204,7 +206,7 @@ class Table:
         match decode(encode(message)):
             case Answer() as answer:
                 self.conductor.answered(answer, 0.0)
-            case PublicKeys() | SetSigned() as one:
+            case PublicKeys() | SetSigned() | Survivors() | MaskOpened() as one:
                 self.conductor.relayed(name, one, 0.0)
             case Refusal() as refusal:
                 self.conductor.refused(name, refusal, 0.0)
@@ -870,7 +872,8 @@ def changed(value: Any) -> Any:
 def forgeries(lines: list[list[Any]]) -> Iterator[tuple[str, list[list[Any]]]]:
     """One change each: of a field or number of the last line of each kind."""
     kinds = {line[2] for line in lines}
-    for kind in sorted(kinds & {"begun", "asked", "query", "answer", "stepped", "certified", "closed", "model"}):
+    known = {"begun", "asked", "query", "answer", "survivors", "opened", "stepped", "certified", "closed", "model"}
+    for kind in sorted(kinds & known):
         at = [i for i, line in enumerate(lines) if line[2] == kind]
         i = at[-1]
         number, time, _, text, numbers = lines[i]

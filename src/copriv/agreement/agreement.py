@@ -363,7 +363,7 @@ class Agreement(Shown, Framed, AgreedTerms):
         members = list(group)
         if not self.summed:
             return rules.Aggregation(self.weights[members])
-        return rules.SharedSum(self.weights[members], self.colluding, self._floors[members])
+        return rules.SharedSum(self.weights[members], self.uncounted, self._floors[members])
 
     @property
     def mechanism(self) -> Mechanism:

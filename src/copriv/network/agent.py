@@ -44,6 +44,7 @@ from copriv.network.messages import (
     Refusal,
     SetSigned,
     SumQuery,
+    Survivors,
     Welcome,
     closing_content,
     decode,
@@ -69,7 +70,7 @@ _LONGEST_PACE, _LONGEST_REASON = 86_400.0, 500
 """Largest pace that a welcome may name (a day, in seconds), and the largest number of characters of a logged reason."""
 
 
-_Asked = Query | PublicKeys | SetSigned
+_Asked = Query | PublicKeys | SetSigned | Survivors
 
 
 @runtime_checkable
@@ -367,7 +368,7 @@ class OwnerAgent:
             # An answer signed for two histories of the run would let the learner choose between them.
             if self._heads.get(asked.identity, asked.head) != asked.head:
                 return _refusal(asked, "query", "it was asked before, from another record of the run"), None
-        if not isinstance(asked, SumQuery | PublicKeys | SetSigned):
+        if not isinstance(asked, SumQuery | PublicKeys | SetSigned | Survivors):
             reply, failure = respond(owner, asked, self._log_refusal)
         elif sums is None:
             return _refusal(asked, "query", "no sums were agreed on"), None
@@ -397,7 +398,7 @@ class OwnerAgent:
                 await link.send(encode(Refusal("", "malformed", str(error)[:500])))
                 continue
             match message:
-                case Query() | PublicKeys() | SetSigned() if self._count_signed:
+                case Query() | PublicKeys() | SetSigned() | Survivors() if self._count_signed:
                     end = _refusal(message, "query", "it signed how many answers it gave; that was the end")
                     await link.send(encode(end))
                 case Query() | Closing() if owner is None:
@@ -409,7 +410,7 @@ class OwnerAgent:
                     except CoprivError as error:
                         await link.send(encode(Refusal("", *refusal_of(error))))
                         raise
-                case Query() | PublicKeys() | SetSigned() if owner is not None:
+                case Query() | PublicKeys() | SetSigned() | Survivors() if owner is not None:
                     await self._answer(link, owner, message, welcome)
                     clock.served()
                 case Members() if self._sums is not None:

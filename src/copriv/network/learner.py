@@ -17,11 +17,13 @@ from copriv.network.messages import (
     Closing,
     Finished,
     Hello,
+    MaskOpened,
     Message,
     PublicKeys,
     Ready,
     Refusal,
     SetSigned,
+    Survivors,
     Welcome,
     decode,
     encode,
@@ -250,7 +252,7 @@ class Learner:
                 return self._conductor.refused(owner, message, now)
             case Ready():
                 return self._conductor.ready(owner, message.number, now)
-            case PublicKeys() | SetSigned():
+            case PublicKeys() | SetSigned() | Survivors() | MaskOpened():
                 return self._conductor.relayed(owner, message, now)
             case Closing():
                 return self._conductor.closed(owner, message)

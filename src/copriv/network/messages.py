@@ -33,6 +33,7 @@ import numpy as np
 from copriv.errors import InvalidInput
 from copriv.network.keys import Keys
 from copriv.protocol import Answer, Query
+from copriv.types import Array
 
 MAGIC, VERSION = b"COPRIV", 2
 MAX_FRAME = 4 << 20
@@ -107,7 +108,10 @@ class Members:
 
 @dataclass(frozen=True)
 class PublicKeys:
-    """Owner → learner: its public key of an attempt. Learner → owner: those of all owners, in the agreement's order."""
+    """Owner → learner: its public key of an attempt. Learner → owner: those of all owners, in the agreement's order.
+
+    Here and in what follows, "" stands for an owner that is missing.
+    """
 
     identity: str
     """Of the query that began the attempt."""
@@ -123,6 +127,29 @@ class SetSigned:
 
     identity: str
     signatures: Texts
+
+
+@dataclass(frozen=True)
+class Survivors:
+    """Learner → owner: whose vectors are in a sum that owners may miss, first without signatures, then with everybody's.
+
+    Owner → learner: the same with its own signature.
+    """
+
+    identity: str
+    owners: Texts
+    """In the agreement's order."""
+    signatures: Texts
+
+
+@dataclass(frozen=True, eq=False)
+class MaskOpened:
+    """Owner → learner: its part of the mask of the survivors' sum (`masked_sum`)."""
+
+    identity: str
+    words: Array
+    """As numbers (`copriv.privacy.shared_noise.as_numbers`)."""
+    signature: str
 
 
 @dataclass(frozen=True)
@@ -217,13 +244,15 @@ Message: TypeAlias = (
     | Members
     | PublicKeys
     | SetSigned
+    | Survivors
+    | MaskOpened
     | PhaseTerms
 )
 
 _KINDS: dict[int, type[Any]] = {
     2: Welcome, 3: Query, 4: Answer, 5: Refusal, 6: Offer, 7: Ready, 8: Busy, 9: Finished,
     10: Closing, 11: SumQuery, 12: Members, 13: PublicKeys, 14: SetSigned, 15: Hello,
-    16: PhaseTerms,
+    16: PhaseTerms, 17: Survivors, 18: MaskOpened,
 }  # fmt: skip
 """1 was a hello without a slot. VERSION is in what is signed, so a change of one message gives it another number."""
 _NUMBER = {kind: number for number, kind in _KINDS.items()}

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,12 @@ from scipy.special import gammainc
 from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants, agreed_rule
 from copriv.errors import AgreementError, InvalidInput
-from copriv.network.messages import SumQuery
+from copriv.network.messages import MAX_FRAME, SumQuery
 from copriv.network.store import START, Event, RunStore, StoreFailed
 from copriv.network.sum_messages import attempt_of
+from copriv.privacy.mask_shares import sum_of
 from copriv.privacy.noise import Law
-from copriv.privacy.shared_noise import SharedNoise, as_words
+from copriv.privacy.shared_noise import SharedNoise, as_words, sum_modulo
 from copriv.protocol import Answer, Query
 from copriv.rules import Aggregation, named
 from copriv.rules.graph import OnGraph
@@ -87,6 +89,12 @@ class Turn:
     late: bool = False
     round: int = 1
     """k, of the step that it is for."""
+    names: tuple[str, ...] = ()
+    """Owners whose keys are in the set of a sum that owners are missing from, once that is known."""
+    survivors: tuple[str, ...] = ()
+    """Owners whose vectors are in it."""
+    parts: dict[str, Array] = field(default_factory=dict)
+    """Owners' parts of the mask of the survivors' sum."""
 
 
 @dataclass(eq=False, slots=True)
@@ -279,6 +287,11 @@ class Run:
             return None
         return turn
 
+    def turn_numbered(self, number: int) -> Turn:
+        """The open turn of this number. Raises ValueError where it is not open."""
+        (turn,) = [turn for turn in self.open.values() if turn.number == number]
+        return turn
+
     def take(self, line: Event) -> None:
         """Update the state by the next line; lines of other kinds than these change nothing."""
         said = line.data
@@ -309,16 +322,21 @@ class Run:
                 self.asked[owner, identity], turn.waiting[owner] = Asked(said["turn"], query), query
             case "answer":
                 self._answered(line)
+            case "survivors":
+                turn = self.turn_numbered(said["turn"])
+                turn.names, turn.survivors = tuple(said["names"]), tuple(said["owners"])
+            case "opened":
+                self.turn_numbered(said["turn"]).parts[said["owner"]] = line.numbers
             case "stepped":
                 turn = self.open.pop(said["participant"])
-                self.trajectory.step(turn.participant, {name: turn.answers[name] for name in said["owners"]})
+                given = {name: turn.answers[name] for name in said["owners"]}
+                self.trajectory.step(turn.participant, given, turn.parts, turn.names)
                 self.stepped += 1
                 self.answered_since_step.add(turn.participant)
                 if self.stepped % self.window == 0:
                     self.answered_since_step.clear()
             case "abandoned":
-                (participant,) = [j for j, turn in self.open.items() if turn.number == said["turn"]]
-                del self.open[participant]
+                del self.open[self.turn_numbered(said["turn"]).participant]
             case "refused":
                 party = self.parties[said["owner"]]
                 party.refusals += 1
@@ -394,6 +412,7 @@ class Run:
         if self._trajectory is not None and (models := self._trajectory.models) is not None:
             owners = [owner | {"model": θ.tolist()} for owner, θ in zip(owners, models, strict=True)]
         seen: dict[str, Any] = {"aggregation": "sum", "colluding": agreement.colluding} if agreement.summed else {}
+        seen |= {"dropouts": agreement.dropouts} if agreement.dropouts else {}
         if self.agreed.has_pilot:
             told = zip(phases, each, strict=True)
             seen["phases"] = [{"phase": one.phase, **one.terms_in_short, **of_it} for one, of_it in told]
@@ -443,7 +462,11 @@ class Trajectory:
         agreement.mechanism.check_delta(agreement)
         p, start, matrix = n_parameters, agreement.agreement.start, agreement.agreement.preconditioner
         self.length = agreement.mechanism.length(agreement, p)
-        """Number of entries of an answer; of one that is masked, two for each number (`copriv.privacy.shared_noise`)."""
+        """Number of entries of an answer; of one that is masked, two for each number (`copriv.privacy.shared_noise`).
+
+        Where owners may be missing, that is the length of a part of a sum's mask, and an answer has it 1 + d times.
+        """
+        self._dropouts = agreement.dropouts
         self._rule = agreed_rule(agreement, Participants.of(agreement), p, shares_by_rate=talk != "choose")
         self._weights = dict(zip(agreement.owner_names, agreement.weights, strict=True))
         θ = np.array(start or [0.0] * p)
@@ -452,13 +475,18 @@ class Trajectory:
         if matrix is not None and np.shape(matrix) != (p, p):
             raise AgreementError(f"agreement.preconditioner: needs {p} rows of {p} numbers")
         self._state = self._rule.start(θ[None, :])
-        self._sums: dict[tuple[str, ...], SharedNoise] = {}
-        """By the owners of each participant, where only sums of their answers are seen."""
+        self._sums: list[tuple[tuple[str, ...], SharedNoise]] = []
+        """Each participant's owners and their noise, where only sums of their answers are seen."""
         if agreement.summed:
             self.length *= 2
             for group in agreement.members:
                 names = tuple(agreement.owner_names[i] for i in group)
-                self._sums[names] = agreement.mechanism.in_sum(agreement, group, p)
+                self._sums.append((names, agreement.mechanism.in_sum(agreement, group, p)))
+            if 8 * self.length * (1 + self._dropouts) > MAX_FRAME - 2**16:
+                raise AgreementError(
+                    f"agreement.dropouts: a masked answer of {self.length // 2} numbers for {self._dropouts} owners that may "
+                    f"be missing is longer than a message ({MAX_FRAME} bytes); allow fewer, or choose fewer components"
+                )
         self.noise_check: NoiseCheck | None = None
         """Of an agreement that is robust against owners that lie; else None."""
         if agreement.agreement.robust is not None:
@@ -486,10 +514,11 @@ class Trajectory:
         part: Array = theta.reshape(len(self._weights), -1)[[*self._weights].index(owner)]
         return part
 
-    def unfit(self, answer: Float[Array, " answer"]) -> str:
-        """Why a vector is refused as an answer: its length, or entries that are not finite or too large; "" if it is not."""
-        if answer.shape != (self.length,) or not np.isfinite(answer).all() or np.abs(answer).max(initial=0.0) > _MOST:
-            return f"it must be {self.length} finite numbers of at most {_MOST:g}"
+    def unfit(self, answer: Float[Array, " answer"], opened: bool = False) -> str:
+        """Why a vector is refused as an answer, or as a part of a sum's mask: its length, or its entries; "" if it is not."""
+        length = self.length * (1 if opened else 1 + self._dropouts)
+        if answer.shape != (length,) or not np.isfinite(answer).all() or np.abs(answer).max(initial=0.0) > _MOST:
+            return f"it must be {length} finite numbers of at most {_MOST:g}"
         if self._sums and not ((answer >= 0) & (answer < 2**32) & (answer == np.floor(answer))).all():
             return "it must be halves of masked words, which are whole numbers below 2³²"
         return ""
@@ -499,18 +528,22 @@ class Trajectory:
         θ: Array = self._rule.query(self._state, np.array([participant]))[0]
         return θ.copy()
 
-    def step(self, participant: int, answers: Mapping[str, Array]) -> None:
+    def step(
+        self,
+        participant: int,
+        answers: Mapping[str, Array],
+        opened: Mapping[str, Array] | None = None,
+        names: tuple[str, ...] = (),
+    ) -> None:
         """One step of the rule with Σ (n_i/n_G) Q̄_i over the owners that answered (A, Remark 2), or their robust mean.
 
-        Of masked answers it is the sum modulo 2⁶⁴, in the unit of an answer; on a graph it is one step of each owner, with its
-        own answer. Raises InvalidInput where that needs the answers of more owners.
+        Of masked answers it is their sum, in the unit of an answer; on a graph one step of each owner, with its own answer.
+        opened: parts of the sum's mask, by owner, where owners may be missing; names: owners of the set of keys.
+        Raises InvalidInput where that needs the answers of more owners.
         """
-        given = np.array(list(answers.values())).reshape(len(answers), self.length)
+        given = np.array(list(answers.values())).reshape(len(answers), -1)
         if self._sums:
-            if (noise := self._sums.get(tuple(answers))) is None:
-                raise InvalidInput("a sum has the answers of all owners that answer together, in their order")
-            words = np.sum([as_words(one) for one in given], axis=0, dtype=np.uint64)
-            answer = noise.vector(np.asarray(words))
+            answer = self._unmasked(participant, answers, opened or {}, names)
         elif isinstance(self._rule, OnGraph) and [*answers] == [*self._weights]:
             answer = given.reshape(-1)
         elif self.noise_check is None and not isinstance(self._rule, OnGraph):
@@ -523,3 +556,22 @@ class Trajectory:
                 "robust means of running means and steps on a graph need the answers of all owners, in their order, each round"
             )
         self._state = self._rule.step(self._state, np.array([participant]), answer[None, :])
+
+    def _unmasked(
+        self, participant: int, answers: Mapping[str, Array], opened: Mapping[str, Array], names: tuple[str, ...]
+    ) -> Float[Array, " answer"]:
+        """The weighted mean of masked answers, with the noise that their owners share."""
+        owners, noise = self._sums[participant]
+        words = {name: as_words(answer) for name, answer in answers.items()}
+        if not self._dropouts:
+            if tuple(answers) != owners:
+                raise InvalidInput("a sum has the answers of all owners that answer together, in their order")
+            return noise.vector(sum_modulo(np.array([*words.values()]), noise.modulus))
+        least = len(owners) - self._dropouts
+        if min(len(answers), len(opened)) < least:
+            raise InvalidInput(f"a sum has the answers of {least} owners or more, and as many parts of its mask")
+        shares = {name: one.reshape(1 + self._dropouts, -1) for name, one in words.items()}
+        weight = sum(part.weight for name, part in zip(owners, noise.parts, strict=True) if name in answers)
+        return noise.vector(
+            sum_of(shares, {name: as_words(one) for name, one in opened.items()}, names, least), Fraction(weight)
+        )

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from copriv.errors import AgreementError
 from copriv.terms.values import (
+    Budget,
     Count,
     KeyFingerprint,
     NonNegative,
@@ -185,11 +186,14 @@ class Terms(TermsTable):
     colluding: Annotated[int, Field(ge=0)] | None = None
     """t, "sum" only: owners that may work together with the learner without weakening the others' ε; None: 1."""
     dropouts: Annotated[int, Field(ge=0)] | None = None
-    """d, "sum" only: owners that may be missing from a sum; None: 0, everybody or nothing."""
+    """d, "sum" only: owners that may be missing from a sum, which takes N > t + 2d; None: 0, everybody or nothing."""
     attempts: Annotated[int, Field(ge=0)] | None = None
     """"sum" only: how many of the m answers are kept for sums that have to be tried again; None: 0."""
     lot: Count | None = None
     """Records that every owner is publicly known to have at least, for `copriv market`; None: as few as the smallest states."""
+    lot_epsilon: Budget | None = None
+    """ε of each lot in the exchange of `copriv market`, agreed before anything is stated; None: where noise and few records
+    cost the same."""
     learner_key: KeyFingerprint | None = None
     """SHA-256 of the public key that the learner signs with; any that the authority certifies when not given."""
 

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.options import AgreementOption, AsJson, CaOfKeys, Head, ModelOfRun, RunPath, authority_in
+from copriv.cli.commands.options import (
+    AgreementOption,
+    AsJson,
+    CaOfKeys,
+    Head,
+    ModelOfRun,
+    RunPath,
+    authority_in,
+    option,
+)
 from copriv.cli.console import answer, waiting
 from copriv.errors import InvalidInput, UsageError
 
@@ -20,7 +29,7 @@ def command(
     run: RunPath,
     agreement: Annotated[Path | None, AgreementOption] = None,
     authority: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Your own ca.pem; that of --keys, if it is given.")
+        Path | None, option("Your own ca.pem; that of --keys, if it is given.", metavar="FILE")
     ] = None,
     keys: CaOfKeys = None,
     model: ModelOfRun = None,
@@ -68,6 +77,10 @@ def _what_followed(verdict: "Verdict", public: Path, beside: Path) -> "tuple[Pro
     agreed = verdict.run_state.agreed
     if not agreed.has_pilot:
         raise UsageError("--public: computes again what followed a pilot, and this run has none; leave it out")
+    if not verdict.run_state.known:
+        raise UsageError(
+            "--public: computes again what followed a pilot, and nothing has followed this run's yet; leave it out"
+        )
     rows = public_records(agreed, public, load_dictionary(agreed, beside))
     with waiting("planning again by the pilot's answers"):
         answers, strata = verdict.run_state.phases[0].only_answers, public_strata(agreed, public)
