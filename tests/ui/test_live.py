@@ -99,7 +99,7 @@ def test_a_server_that_is_closed_while_somebody_listens_fills_no_log(caplog):
     connection.close()
 
 
-@pytest.mark.parametrize(("decide", "now"), [(goes_on(), "run"), (keep, "kept")])
+@pytest.mark.parametrize(("decide", "now"), [(goes_on(), "second"), (keep, "kept")])
 def test_the_page_of_a_run_of_two_phases_shows_what_the_pilot_told(tmp_path, decide, now):
     conductor = conducted(tmp_path, piloted(), decide)
     conductor.store.event = lambda *_, **__: None
@@ -108,4 +108,4 @@ def test_the_page_of_a_run_of_two_phases_shows_what_the_pilot_told(tmp_path, dec
     phase = watch.watch.head["phase"]
     assert (phase["now"], phase["told"]["yes"], phase["told"]["after_high"]) == (now, 1, 0.3)
     assert watch.watch.band == {**TOLD["band"], "before": TOLD["band"]}
-    assert [row["spent"] for row in watch.watch.rows] == [1.0 if now == "run" else 0.25] * 3
+    assert [row["spent"] for row in watch.watch.rows] == [1.0 if now == "second" else 0.25] * 3

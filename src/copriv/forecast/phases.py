@@ -43,11 +43,11 @@ def to_sign(agreement: Agreement, outlook: Forecast) -> Agreement:
     run = settled(agreement.phases[-1], planned)
     sample = PublicSample(outlook.problem.under(run))
     asked, document = pilot_terms(sample, agreement.phases[0]), run.to_dict()
+    document["agreement"] = {**agreement.to_dict()["agreement"], **document["agreement"]}  # with the share of the pilot
     own = {key: getattr(asked.agreement, key) for key in ("start", "preconditioner", "loss_bound")}
     own |= {"gradient_bound": asked.gradient_bound, "feature_bound": asked.data.feature_bound}
     document["agreement"] |= {
         "rule": planned.agreement.rule,
-        "pilot": agreement.pilot_share,
         "pilot_terms": {key: value for key, value in own.items() if value is not None},
         "ranges": _ranges(run, planned, asked),
     }
