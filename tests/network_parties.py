@@ -92,7 +92,11 @@ class Consortium:
 
     async def learn(self, conduct: Conduct | None = None, resume: bool = False, **options: Any) -> Conductor:
         path = self.folder / "run.db"
-        store = RunStore.resume(path, self.agreed) if resume else RunStore.create(path, self.agreed, 3)
+        store = (
+            RunStore.resume(path, self.agreed)
+            if resume
+            else RunStore.create(path, self.agreed, options.pop("parameters", 3))
+        )
         try:
             loop = asyncio.get_running_loop()
             conduct = conduct or Conduct(deadline=2.0, patience=5.0)
@@ -110,7 +114,7 @@ class Consortium:
         while not self.address:
             await asyncio.sleep(0.005)
         δ = Fraction(self.agreed.owner[index].delta)
-        with opened(self.folder / f"{name}.ledger", name, Fraction(1), δ) as file:
+        with opened(self.folder / f"{name}.ledger", name, Fraction(options.pop("lifetime", 1)), δ) as file:
             agent = OwnerAgent(
                 self.agreed,
                 name,

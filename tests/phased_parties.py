@@ -14,7 +14,13 @@ from network_parties import Consortium, agreement
 QUICK = Conduct(deadline=2.0, patience=5.0)
 P = [[2.0, 0.3, 0.0], [0.3, 1.0, 0.1], [0.0, 0.1, 1.5]]
 CHOSEN = {"step": 0.5, "gradient_bound": 1.5, "start": [0.1, -0.2, 0.0], "preconditioner": P}
-KNOWN = {"public": "", "before": {}, "after": {}}
+BAND = {"k": [0, 1], "low": [0.01, 0.01], "median": [0.02, 0.02], "high": [0.4, 0.3]}
+TOLD: dict[str, Any] = {
+    "relative_fitness": {"median": 0.02, "low": 0.01, "high": 0.3},
+    "band": BAND,
+    "owners": {"bank-1": {"verdict": "yes", "probability": 0.9}, "bank-2": {"verdict": "open", "probability": 0.5}},
+}
+KNOWN = {"public": "", "before": TOLD, "after": TOLD}
 
 
 def piloted(mechanism: str = "laplace", share: float = 0.25, answers: int = 3, **owner: Any) -> Agreement:

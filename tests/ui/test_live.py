@@ -8,6 +8,7 @@ from starlette.routing import WebSocketRoute
 
 from copriv.ui.live import POINTS, WINDOW, OwnerWatch, RunWatch, Watch, application
 from page_server import in_thread
+from phased_parties import TOLD, conducted, goes_on, keep, piloted
 
 
 def rows(n, answers=0):
@@ -66,6 +67,7 @@ def conductor_of(**agreed):
     return SimpleNamespace(
         agreement=SimpleNamespace(owner=(), fingerprint="f", agreement=SimpleNamespace(name=""), **terms),
         store=SimpleNamespace(events=lambda: iter(()), run="r", on_event=None),
+        run=SimpleNamespace(agreed=SimpleNamespace(has_pilot=False), awaits_decision=False, known={}, phases=[], phase=1),
         held=False, outcome=None, stepped=0, waiting_for=(), parties={}, model=None,
     )  # fmt: skip
 
@@ -95,3 +97,15 @@ def test_a_server_that_is_closed_while_somebody_listens_fills_no_log(caplog):
         assert answer.read1(5)
     assert [record for record in caplog.records if record.exc_info] == []
     connection.close()
+
+
+@pytest.mark.parametrize(("decide", "now"), [(goes_on(), "second"), (keep, "kept")])
+def test_the_page_of_a_run_of_two_phases_shows_what_the_pilot_told(tmp_path, decide, now):
+    conductor = conducted(tmp_path, piloted(), decide)
+    conductor.store.event = lambda *_, **__: None
+    watch = watch_of(conductor)
+    watch.look()
+    phase = watch.watch.head["phase"]
+    assert (phase["now"], phase["told"]["yes"], phase["told"]["after_high"]) == (now, 1, 0.3)
+    assert watch.watch.band == {**TOLD["band"], "before": TOLD["band"]}
+    assert [row["spent"] for row in watch.watch.rows] == [1.0 if now == "second" else 0.25] * 3

@@ -15,6 +15,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from fractions import Fraction
 from functools import cached_property
 from math import sqrt
 from pathlib import Path
@@ -257,6 +258,14 @@ class Agreement(Shown, Framed, AgreedTerms):
         0.5
         """
         return self.phases[-1].replace(**within(self, chosen))
+
+    def spent_after(self, owner: str, answers: Sequence[int]) -> tuple[Fraction, Fraction]:
+        """ε and δ that an owner has spent once so many answers are charged in each phase that has begun."""
+        each = [
+            phase.mechanism.spent_after(phase, phase.terms_of(owner), given)
+            for phase, given in zip(self.phases, answers, strict=False)
+        ]
+        return sum((ε for ε, _ in each), Fraction(0)), sum((δ for _, δ in each), Fraction(0))
 
     def phases_in_numbers(self) -> "tuple[Agreement, ...]":
         """The same with a number for each term: of one that the pilot chooses, the middle of its range.

@@ -77,7 +77,10 @@ class Following:
     def _table(self) -> Table:
         conductor = self._conductor
         queries = f"{conductor.stepped} of {conductor.agreement.queries}"
-        table = plain_table("owner", f"answers ({queries} queries)", "", left=1)
+        phase = "pilot: " if conductor.store.agreement.has_pilot and conductor.run.phase == 1 else ""
+        if conductor.run.awaits_decision:
+            phase = "the pilot is read; "
+        table = plain_table("owner", f"{phase}answers ({queries} queries)", "", left=1)
         for name, party in conductor.parties.items():
             state = party.out or ("here" if party.there else "away")
             table.add_row(name, f"{party.answered} of {conductor.agreement.answers}", state)

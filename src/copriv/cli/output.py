@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from copriv.agreement import Agreement
 from copriv.cli.console import log
 from copriv.display.forecast import hardly_changes
 from copriv.errors import CoprivError
@@ -109,8 +110,11 @@ def simulation_files(simulation: Simulation, document: str, made_by: str) -> dic
     }
 
 
-def forecast_files(outlook: Forecast, document: str, made_by: str) -> dict[str, bytes]:
-    """The files of a forecast; `document` is its JSON, `made_by` the command that the pictures name."""
+def forecast_files(outlook: Forecast, document: str, made_by: str, best: Agreement | None = None) -> dict[str, bytes]:
+    """The files of a forecast; `document` is its JSON, `made_by` the command that the pictures name.
+
+    best: the agreement that is recommended, where it is another than the forecast's, such as one with a pilot before it.
+    """
     from copriv.pictures.forecast import break_even, by_heterogeneity, curves, on_own_records
     from copriv.pictures.style import png
 
@@ -124,6 +128,6 @@ def forecast_files(outlook: Forecast, document: str, made_by: str) -> dict[str, 
         "break-even.png": png(break_even(outlook), made_by),
         "own-records.png": png(on_own_records(outlook), made_by),
         "agreed.toml": outlook.agreed.agreement.to_toml().encode(),
-        "recommended.toml": outlook.recommended.agreement.to_toml().encode(),
+        "recommended.toml": (best or outlook.recommended.agreement).to_toml().encode(),
         **unlike,
     }

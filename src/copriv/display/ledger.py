@@ -1,9 +1,11 @@
 """An owner's ledger: a sentence on its spending, and its sums and lines as fields of JSON."""
 
+from fractions import Fraction
 from typing import Any
 
 from copriv.formatting.numbers import counted
-from copriv.privacy.ledger.lines import Line, Totals
+from copriv.formatting.sanitize import printable
+from copriv.privacy.ledger.lines import Line, RunTotals, Totals
 
 
 def spent(totals: Totals) -> str:
@@ -17,6 +19,19 @@ def spent(totals: Totals) -> str:
     if totals.before > 0:
         words += f", {float(totals.before):.6g} of it in a ledger before this one"
     return words
+
+
+def phases_spent(run: str, totals: RunTotals) -> str:
+    """Describe what each phase of a run spent, and whether more was agreed than began."""
+    each = (
+        f"phase {phase.number} spent {float(ε):.6g} of {float(phase.epsilon):.6g} in {counted(answers, 'answer')}"
+        for (phase, _), (ε, _, answers) in zip(totals.phases, totals.by_phase, strict=True)
+    )
+    told = f"run {printable(run[:8])}: {', '.join(each)}"
+    kept = totals.epsilon - sum((phase.epsilon for phase, _ in totals.phases), Fraction(0))
+    if sum(phase.answers for phase, _ in totals.phases) < totals.cap:
+        told += f"; the {float(kept):.6g} of the phase that has not begun is not spent, and is kept if it never does"
+    return told
 
 
 def totals_fields(totals: Totals) -> dict[str, Any]:
@@ -33,6 +48,19 @@ def totals_fields(totals: Totals) -> dict[str, Any]:
             "answers": t.charged,
             "lost": t.charged - t.answered,
             "most_answers": t.cap,
+            "phases": [
+                {
+                    "phase": phase.number,
+                    "terms": phase.terms,
+                    "epsilon": float(phase.epsilon),
+                    "spent": float(ε),
+                    "delta": float(phase.delta),
+                    "spent_delta": float(δ),
+                    "answers": answers,
+                    "most_answers": phase.answers,
+                }
+                for (phase, _), (ε, δ, answers) in zip(t.phases, t.by_phase, strict=False)
+            ],
         }
         for run, t in totals.runs.items()
     ]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from copriv.agreement import Agreement
 from copriv.display import Table
 from copriv.formatting.numbers import counted, estimated, listed, percent, percent_range
 from copriv.formatting.sanitize import printable
@@ -34,6 +35,63 @@ def run_tables(record: dict[str, Any]) -> tuple[Table, Table]:
         "owners",
     )
     return owners, compared(record["realised"], record["forecast"])
+
+
+def now_known(known: dict[str, Any]) -> str:
+    """Say what a pilot told: ψ of the run and for whom joining pays, after it and before it (`Decision.said`)."""
+
+    def range_of(found: dict[str, Any]) -> str:
+        ψ = found["relative_fitness"]
+        return f"{percent(ψ['median'])} ({percent(ψ['low'])} to {percent(ψ['high'])})"
+
+    def pays(found: dict[str, Any]) -> str:
+        said = [one["verdict"] for one in found["owners"].values()]
+        return f"pays for {said.count('yes')}, not for {said.count('no')}, open for {said.count('open')}"
+
+    before, after = known["before"], known["after"]
+    return (
+        f"Now we know: the run ends {range_of(after)} above the best model; before the pilot, {range_of(before)}. Joining "
+        f"{pays(after)} of {counted(len(after['owners']), 'owner')}; before the pilot, {pays(before)}."
+    )
+
+
+def phases_told(record: dict[str, Any]) -> list[str | Table]:
+    """Make a table of a run's phases, by its model's record, and say what the pilot told; nothing for a run of one phase."""
+    if "phases" not in record:
+        return []
+
+    def cells(phase: dict[str, Any]) -> tuple[str, ...]:
+        spent, delta = (sum(phase[key].values()) for key in ("epsilon", "delta"))
+        return (
+            f"{phase['phase']}: {phase['mechanism']}",
+            str(sum(phase["answers"].values())),
+            f"{spent:.6g}",
+            f"{delta:.6g}",
+        )
+
+    head = ("phase", "answers", "epsilon, of all owners", "delta")
+    told: list[str | Table] = [Table.of(head, record["phases"], cells, "phases")]
+    if record["known"]:
+        told.append(now_known(record["known"]))
+    if record["kept"]:
+        told.append(
+            f"Stopped after the pilot: {record['kept']}. Of the rest of its budget no owner has spent anything."
+        )
+    return told
+
+
+def promises(agreement: Agreement, name: str) -> list[str]:
+    """Say what will ever leave an owner, by phase."""
+    first, *after = agreement.phases
+    said = [first.mechanism.promise(first, first.terms_of(name))]
+    for run in after:
+        terms, chosen = run.terms_of(name), listed([*(agreement.agreement.ranges or {})] or ["nothing"])
+        δ = f", delta {terms.delta:g}" if terms.delta > 0 else ""
+        most = f"at most {counted(run.answers, 'answer')} by the mechanism {run.agreement.mechanism}"
+        said.append(
+            f"then {most}: epsilon {terms.epsilon:g}{δ}; the pilot chooses {chosen}, within the ranges that are signed"
+        )
+    return said
 
 
 def in_sums(agreement: AgreedTerms) -> str:

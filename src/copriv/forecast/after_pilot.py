@@ -92,11 +92,11 @@ def before_pilot(problem: Problem, seed: int = 0, strata: Any = None) -> PublicS
         public = Problem.load_public(terms)
     sample = PublicSample(public.under(run))
     if leaves_open(run):
-        run = _settled(run, plan(public.under(run), seed=seed, sample=sample, one_answer=True).agreement)
+        run = settled(run, plan(public.under(run), seed=seed, sample=sample, one_answer=True).agreement)
     return PublicSample(public.under(run))
 
 
-def _settled(run: Agreement, planned: Agreement) -> Agreement:
+def settled(run: Agreement, planned: Agreement) -> Agreement:
     """The run with the planned rule, mechanism and number of answers; its numbers stay as open as they were."""
     chosen, document = planned.to_dict(), run.to_dict()
     for key in ("rule", "mechanism", "answers", "horizon", "window", "schedule", "iterate", "group_size"):
@@ -113,6 +113,11 @@ def after_pilot(before: PublicSample, problem: Problem, seed: int = 0) -> Public
     asked = pilot_terms(before, problem.terms.phases[0])
     streams = [np.random.SeedSequence(seed, spawn_key=(28,))]
     answers = np.concatenate(one_answers(problem.under(asked), streams, asked.noise_scales()))
+    return told(before, asked, answers)
+
+
+def told(before: PublicSample, asked: Agreement, answers: Float[Array, "owners answer"]) -> PublicSample:
+    """The public sample with what the owners' answers to a pilot (`pilot_terms`) tell, and the run begun where they point."""
     sample = replace(before, pilot=told_by(before, asked, answers), _made={})
     run = before.problem.terms
     if run.agreement.start is None and leaves_open(run):
@@ -122,7 +127,12 @@ def after_pilot(before: PublicSample, problem: Problem, seed: int = 0) -> Public
 
 
 def pilot_terms(sample: PublicSample, agreement: Agreement) -> Agreement:
-    """The pilot with a number for every term: at the public model, in the public metric, from public rows only."""
+    """The pilot with a number for every term: at the public model, in the public metric, from public rows only.
+
+    One whose terms were signed (`pilot_terms` of the agreement) stays as it is.
+    """
+    if isinstance(agreement.model.gradient_bound, float):
+        return agreement
     problem, r = sample.problem, sample.records
     start = problem.feasible_set.project(sample.optimum.theta)
     a, U = np.linalg.eigh(sample.hessian)

@@ -48,7 +48,9 @@ def own_model(
             f'agreement.mechanism: "{mechanism.name}" answers many times, at points that depend on every answer, so no own '
             "part can be exchanged afterwards; owners that learn for themselves agree on one answer (copriv own-learners)"
         )
-    verdict = verify_run(run, agreed, authority, model)
+    verdict = verify_run(
+        run, None if "phases" in common.record else agreed, authority, model
+    )  # the pilot has other terms
     if not verdict.ok:
         raise InvalidInput(f"{run}: does not verify, so nothing is learned from it: {verdict.problems[0]}")
     records, _ = owner_records(agreed, name, table, common.dictionary)
@@ -58,10 +60,12 @@ def own_model(
         Regularizer(agreed.model.regularization), FeasibleSet(agreed.model.theta_max),
     )  # fmt: skip
     with closing(RunStore.read(run)) as store:
-        used = {owner for event in store.events("stepped") for owner in event.data["owners"]}
+        begun = max(event.number for event in store.events("begun"))
+        steps = (event for event in store.events("stepped") if event.number > begun)
+        used = {owner for event in steps for owner in event.data["owners"]}
         answers: dict[str, Array] = {}
         for event in store.events("answer"):
-            if event.data["owner"] in used:
+            if event.number > begun and event.data["owner"] in used:
                 answers.setdefault(event.data["owner"], event.numbers)  # the first answer moved the model
     answers[name] = mechanism.exact(agreed, owner, records, shared)
     trajectory = Trajectory(agreed, p, "choose")

@@ -183,6 +183,8 @@ class Run:
         self.before: Run | None = None
         """The phase before this one, as it ended."""
         self.parties: dict[str, Party] = {}
+        self.opened = 0
+        """Number of turns that were opened, in all phases."""
         self._enter(1, self.agreed.phases[0])
 
     def _enter(self, phase: int, agreement: Agreement) -> None:
@@ -204,8 +206,6 @@ class Run:
         """Every query of the run by its owner and identity."""
         self.open: dict[int, Turn] = {}
         """The open turn of each participant that was asked, in the order in which they were opened."""
-        self.opened = 0
-        """Number of turns that were opened."""
         self.stepped = 0
         """Number of turns that moved the model."""
         self.answered_since_step: set[int] = set()
@@ -239,6 +239,12 @@ class Run:
     def awaits_decision(self) -> bool:
         """Whether the pilot is finished, and nobody has decided what follows it."""
         return self.agreed.has_pilot and self.phase == 1 and self.status == "finished" and not self.kept
+
+    @property
+    def only_answers(self) -> Float[Array, "owners answer"]:
+        """The answer of every owner, in the agreement's order, of a phase in which each has given one."""
+        given = {one.query.owner: one.answer.gradient for one in self.asked.values() if one.answer is not None}
+        return np.array([given[name] for name in self.parties])
 
     def answered(self, owner: str) -> int:
         """Number of an owner's answers in all phases, by its own count."""

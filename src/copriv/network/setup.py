@@ -14,6 +14,7 @@ The dictionary and the bound on features come from public rows: a file that the 
 the last rows of a published table. No table that may hold private rows is read.
 """
 
+import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
@@ -84,7 +85,7 @@ def make_consortium(
     Raises AgreementError for terms that still have to be planned, InvalidInput for a folder that is not empty, KeysRefused
     for a file that is no request of a party.
     """
-    agreement.check_one_phase()
+    agreement.phases_in_numbers()  # a pilot's terms are fixed before it
     folder = Path(folder)
     names = [_folder_name(owner) for owner in agreement.owner_names]
     if folder.exists() and any(folder.iterdir()):
@@ -341,7 +342,7 @@ def _with_numbers(agreement: Agreement, sample: Sample, loss: Loss) -> Agreement
     ):
         if field == "agreement.step" and agreement.one_answer:
             continue  # where owners answer once, "auto" is a whole step
-        if value == "auto":
+        if value == "auto" and field.partition(".")[2] not in (agreement.agreement.ranges or {}):
             raise AgreementError(f'{field}: still "auto"; plan it first (copriv forecast --out DIR){otherwise}')
     Ξ: Any = model.gradient_bound
     if Ξ == "proved":
@@ -374,7 +375,7 @@ learner = "{LEARNER}"
 certificates = ["{learner}"]
 agreements = ["{agreement.fingerprint}"]
 losses = ["{agreement.model.loss}"]
-mechanisms = ["{agreement.agreement.mechanism}"]
+mechanisms = {json.dumps([phase.agreement.mechanism for phase in agreement.phases])}
 highest_epsilon = {ε!r}
 lifetime_epsilon = {ε!r}
 highest_delta = {δ!r}

@@ -20,7 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from copriv import __version__, formatting
 from copriv.agreement import Agreement
-from copriv.display.run import interval, verdict_fields
+from copriv.display.run import interval, promises, verdict_fields
 from copriv.errors import CoprivError, InvalidInput, UsageError
 from copriv.forecast.result import check_is_of
 from copriv.formatting.numbers import counted, percent, plain_number
@@ -220,10 +220,11 @@ def _run(
     }
     if agreement is not None:
         terms = agreement.terms_of(owner)
-        agreed = (Fraction(terms.epsilon), Fraction(terms.delta), agreement.answers)
+        agreed = (Fraction(terms.epsilon), Fraction(terms.delta), sum(phase.answers for phase in agreement.phases))
         if (totals.epsilon, totals.delta, totals.cap) != agreed:
             wrong.append("its budget or number of answers in the ledger is not that of the agreement")
-        if (totals.spent, totals.spent_delta) != agreement.mechanism.spent_after(agreement, terms, totals.charged):
+        charged = [answers for *_, answers in totals.by_phase] if totals.phases else [totals.charged]
+        if (totals.spent, totals.spent_delta) != agreement.spent_after(owner, charged):
             wrong.append("what the ledger was charged is not what the agreement takes for so many answers")
         entry["agreement"] = _promised(agreement, owner, totals.fingerprint in own)
         entry["meaning_of_several"] = _of_several(totals, [entry])
@@ -256,6 +257,8 @@ def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any
         promise = printable(mechanism.promise(agreement, terms)) if agreement.summed else None
     except CoprivError:  # terms that are still "auto", under which nobody can have answered
         what, noise, scale, promise = "", "", None, None
+    if agreement.has_pilot:
+        what, noise, scale = "; ".join(promises(agreement, owner)), "", None
     return {
         "name": printable(agreement.agreement.name),
         "own_copy": own_copy,
@@ -321,8 +324,8 @@ def _beside(agreement: Agreement, owner: str, totals: RunTotals, file: RunRead |
     """
     record: Any = file and file.verdict.record
     stepped = file and file.verdict.stepped
-    terms = agreement.terms_of(owner)
-    ε, δ = agreement.mechanism.spent_after(agreement, terms, agreement.answers)
+    most = [phase.answers for phase in agreement.phases]
+    ε, δ = agreement.spent_after(owner, most)
 
     def forecast(*place: str) -> float | None:
         return _number(record, "forecast", *place)
@@ -332,8 +335,8 @@ def _beside(agreement: Agreement, owner: str, totals: RunTotals, file: RunRead |
     )
     typical, *band = (forecast("relative_fitness", key) for key in ("median", "low", "high"))
     rows: tuple[tuple[Any, ...], ...] = (
-        ("queries", agreement.queries, forecast("queries"), stepped, "run"),
-        ("answers", agreement.answers, forecast("answers", owner), totals.charged, "ledger"),
+        ("queries", agreement.phases[-1].queries, forecast("queries"), stepped, "run"),
+        ("answers", sum(most), forecast("answers", owner), totals.charged, "ledger"),
         ("epsilon", float(ε), forecast("epsilon", owner), float(totals.spent), "ledger"),
         ("delta", float(δ), forecast("delta", owner), float(totals.spent_delta), "ledger"),
         ("error", None, typical, estimate, "learner"),

@@ -27,6 +27,7 @@ from copriv.ui.shell import json_handler, routes, stream
 
 if TYPE_CHECKING:
     from copriv.model.records import Records
+    from copriv.network.run import Run
     from copriv.network.run_state import Conductor
     from copriv.network.store import Event
     from copriv.privacy.ledger.lines import Totals
@@ -50,8 +51,8 @@ class Watch:
     """Events or log lines, of which only the number is sent; the page requests the window that it shows."""
     points: list[list[float]] = field(default_factory=list)
     """Pairs [k, ψ] of estimates."""
-    band: dict[str, list[float]] | None = None
-    """The forecast's k, low, median and high, once it is made."""
+    band: dict[str, Any] | None = None
+    """The forecast's k, low, median and high, once it is made; after a pilot also those "before" it."""
     held: bool = False
     """Whether a user asked to pause the run."""
     listeners: int = 0
@@ -171,7 +172,8 @@ class RunWatch:
     def look(self) -> None:
         """Take a snapshot, and pause or resume the run where a user asked for it."""
         conductor, watch = self._conductor, self.watch
-        agreement, outcome = conductor.agreement, conductor.outcome
+        agreement, outcome, run = conductor.agreement, conductor.outcome, conductor.run
+        agreed = run.agreed
         if conductor.held != watch.held and outcome is None:
             conductor.held = watch.held
             conductor.store.event("paused" if watch.held else "resumed")
@@ -179,7 +181,9 @@ class RunWatch:
         rows = []
         for terms in agreement.owner:
             party = conductor.parties[terms.name]
-            ε, _ = agreement.mechanism.spent_after(agreement, terms, party.answered)
+            ε, _ = agreed.spent_after(
+                terms.name, [phase.parties[terms.name].answered for phase in conductor.run.phases]
+            )
             state = "here"
             if party.out:
                 state = "out"
@@ -188,21 +192,39 @@ class RunWatch:
             elif terms.name in waiting:
                 state = "asked"
             rows.append({"name": terms.name, "state": state, "answers": party.answered, "most": agreement.answers,
-                         "spent": float(ε), "epsilon": terms.epsilon, "out": party.out})  # fmt: skip
+                         "spent": float(ε), "epsilon": agreed.terms_of(terms.name).epsilon, "out": party.out})  # fmt: skip
         head = {
             "name": agreement.agreement.name, "fingerprint": agreement.fingerprint, "run": conductor.store.run,
             "stepped": conductor.stepped, "queries": agreement.queries, "held": conductor.held,
-            "status": getattr(outcome, "status", None), "reason": getattr(outcome, "reason", ""),
+            "status": None if run.awaits_decision else getattr(outcome, "status", None),
+            "reason": getattr(outcome, "reason", ""), "phase": _phase(run),
             "public": getattr(self._public, "rows", None), "seen": watch.seen,
             "colluding": agreement.colluding if agreement.summed else None,
         }  # fmt: skip
         watch.update(head, rows)
-        if self._public is None:
+        if run.known:
+            watch.band = {**run.known["after"]["band"], "before": run.known["before"]["band"]}
+        if self._public is None or (agreed.has_pilot and run.phase == 1):  # the model of a pilot is no point of the run
             return
         last, *_ = watch.points[-1:] or [[-float(agreement.queries)]]
         new_queries = conductor.stepped - last[0]
         if new_queries * POINTS >= agreement.queries or (new_queries > 0 and outcome is not None):
             watch.points.append([float(conductor.stepped), self._public.estimate(conductor.model)])
+
+
+def _phase(run: "Run") -> dict[str, Any] | None:
+    """Where a run of two phases stands, and what its pilot told; None for a run of one."""
+    if not run.agreed.has_pilot:
+        return None
+    told = None
+    if run.known:
+        verdicts = [one["verdict"] for one in run.known["after"]["owners"].values()]
+        told = {verdict: verdicts.count(verdict) for verdict in ("yes", "no", "open")}
+        for when in ("before", "after"):
+            ψ = run.known[when]["relative_fitness"]
+            told |= {f"{when}_{key}": ψ[key] for key in ("low", "median", "high")}
+    now = "kept" if run.kept else "deciding" if run.awaits_decision else "first" if run.phase == 1 else "second"
+    return {"now": now, "told": told}
 
 
 class OwnerWatch:

@@ -20,6 +20,7 @@ from copriv.display.forecast import better_by, costs, details, made_from, notes,
 from copriv.display.verdict import about_target, about_without, answer, qualified, with_sum
 from copriv.errors import UsageError
 from copriv.forecast import Forecast, forecast
+from copriv.forecast.phases import to_sign
 from copriv.forecast.what_if import reach
 from copriv.forecast.what_if import without as without_owners
 from copriv.formatting.cards import Table
@@ -81,7 +82,9 @@ def command(
         added["without"] = left.to_dict()
         headline, shown = about_without(outlook, left), left.others or outlook
     document = outlook.to_json(**added)
-    keep(directory, lambda: forecast_files(outlook, document, f"copriv forecast {agreement.name}"))
+    made_by = f"copriv forecast {agreement.name}"
+    best = to_sign(terms, outlook) if directory is not None and terms.has_pilot else None
+    keep(directory, lambda: forecast_files(outlook, document, made_by, best))
     if everything:
         told: Sequence[str | Table] = [*details(outlook), *asked, *headline]
     else:

@@ -1,6 +1,7 @@
 """`copriv learner`: wait for owners, conduct the run, write the model."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -22,14 +23,15 @@ from copriv.cli.console import answer, log, log_about, tell, waiting
 from copriv.cli.following import Following
 from copriv.cli.output import replace_file
 from copriv.display import Table
-from copriv.display.run import compared, in_sums, run_tables
+from copriv.display.run import compared, in_sums, now_known, phases_told, run_tables
 from copriv.errors import CoprivError, Unreachable, UsageError
 
 if TYPE_CHECKING:
     from copriv.data.dictionary import PublicDictionary
     from copriv.model.records import Records
     from copriv.network.model import Model
-    from copriv.network.run_state import Conductor
+    from copriv.network.run import Run
+    from copriv.network.run_state import Conductor, Decision
     from copriv.network.store import RunStore
     from copriv.report.public_rows import PublicRows
 
@@ -133,7 +135,9 @@ def command(
         ).under(terms)
         dictionary = load_dictionary(terms, agreement)
         p = n_parameters(terms, dictionary)
-        rows, strata = _public_rows(terms, public, keys, dictionary)
+        rows, strata, table = _public_rows(terms, public, keys, dictionary)
+        if terms.has_pilot and table is None:
+            raise UsageError("--public: what follows the pilot is planned on public rows; give the learner's")
         kept = store
         if stay:  # each agreement's run has its own file, and goes on where it was
             kept = store.with_name(f"{store.stem}-{terms.fingerprint[:12]}{store.suffix}")
@@ -158,7 +162,7 @@ def command(
                 how = (
                     f"The run is over: {written.record['outcome']}. {path} is as it was; nothing was asked or written."
                 )
-                answer(as_json, written.to_json(), [*run_tables(written.record), how])
+                answer(as_json, written.to_json(), [*run_tables(written.record), *phases_told(written.record), how])
                 return
             conductor = Conductor(run, conduct, time.monotonic(), own, dictionary.fingerprint if dictionary else "")
 
@@ -173,7 +177,10 @@ def command(
                 return Figures(bool(listened), values, bool(listened))
 
             with Following(conductor, events), watched(conductor, rows, strata, ui, ui_port) as conduct_it:
-                conducted = Learner(conductor, GrpcListener(listen, own), keys=own, pace=pace, on_listening=listening)
+                conducted = Learner(
+                    conductor, GrpcListener(listen, own), keys=own, pace=pace, on_listening=listening,
+                    decide=_decision(rows, strata, table),
+                )  # fmt: skip
                 with going_on(how):
                     outcome = conduct_it(service.attended(conducted.run(), figures))
             result = conductor.signed_model(dictionary)
@@ -187,7 +194,8 @@ def command(
                 _write(result, path, kept)
             if skops is not None and result.finished_run:
                 save_skops(result, skops)
-            told: list[str | Table] = [*run_tables(result.record), f"{outcome.status}: {outcome.reason}. Wrote {path}"]
+            told: list[str | Table] = [*run_tables(result.record), *phases_told(result.record)]
+            told += [f"{outcome.status}: {outcome.reason}. Wrote {path}"]
             told += [in_sums(terms)] * terms.summed
             if seen is not None and forecast_runs > 0 and result.finished_run:
                 if not as_json:
@@ -232,10 +240,29 @@ def _existing_model(run: "RunStore", path: Path) -> "Model | None":
     return None
 
 
+def _decision(
+    rows: "Records | None", strata: tuple[str, ...] | None, table: Path | None
+) -> "Callable[[Run], Decision] | None":
+    """What decides by a pilot's answers what follows it; None without public rows."""
+    if rows is None or table is None:
+        return None
+
+    def decide(run: "Run") -> "Decision":
+        from copriv.report.phases import decided, digest_of
+
+        log(f"pilot: the answers of all {len(run.parties)} owners are here; what follows is planned by them")
+        decision = decided(run, rows, strata, digest_of(table))
+        log(now_known(dict(decision.said)))
+        log(decision.reason)
+        return decision
+
+    return decide
+
+
 def _public_rows(
     agreement: Agreement, table: Path | None, keys: Path | None, dictionary: "PublicDictionary | None"
-) -> tuple["Records | None", tuple[str, ...] | None]:
-    """The learner's public rows and their strata: of `table`, else of public.parquet beside the keys, if there is one.
+) -> tuple["Records | None", tuple[str, ...] | None, Path | None]:
+    """The learner's public rows, their strata and their file: `table`, else public.parquet beside the keys, if it is there.
 
     Raises DataError for a `table` that cannot be read; the file beside the keys is then ignored.
     """
@@ -245,14 +272,14 @@ def _public_rows(
     if rows is None and keys is not None and (keys / PUBLIC).is_file():
         rows = keys / PUBLIC
     if rows is None:
-        return None, None
+        return None, None, None
     try:
-        return public_records(agreement, rows, dictionary), public_strata(agreement, rows)
+        return public_records(agreement, rows, dictionary), public_strata(agreement, rows), rows
     except CoprivError as error:
         if table is not None:
             raise
         log(f"the run is not held against a forecast: {error}")
-        return None, None
+        return None, None, None
 
 
 def _write(model: "Model", path: Path, store: Path) -> None:

@@ -17,7 +17,7 @@ from copriv.cli.commands.options import (
     party_keys,
 )
 from copriv.cli.console import answer, plain_table, tell
-from copriv.display.ledger import line_fields, spent, totals_fields
+from copriv.display.ledger import line_fields, phases_spent, spent, totals_fields
 from copriv.formatting.sanitize import printable
 from copriv.privacy.ledger.create import adopt as adopted
 from copriv.privacy.ledger.create import create_ledger
@@ -58,7 +58,8 @@ def show(path: LedgerPath, as_json: AsJson = False) -> None:
         if line.epsilon is not None:
             cost = [f"{float(line.epsilon):.6g}", f"{float(line.delta):.6g}"]
         table.add_row(str(line.number), *map(printable, words), *cost[: 1 + with_delta])
-    tell(table, f"{printable(totals.owner)}: {spent(totals)}. Head {totals.head}")
+    phases = [phases_spent(run, each) for run, each in totals.runs.items() if each.phases]
+    tell(table, *phases, f"{printable(totals.owner)}: {spent(totals)}. Head {totals.head}")
 
 
 def verify(

@@ -17,6 +17,7 @@ from copriv.cli.commands.service import Ui, UiPort, going_on, page_beside
 from copriv.cli.commands.ui import needed
 from copriv.cli.console import answer, log, log_about, progress, waiting
 from copriv.display.ledger import spent
+from copriv.display.run import promises
 from copriv.errors import AgreementError, InvalidInput, UsageError
 from copriv.formatting.numbers import counted, listed, percent
 from copriv.terms import can_be_told_apart
@@ -107,7 +108,7 @@ def serve(
         if new_ledger and not ledger.exists():
             create_ledger(ledger, name, witness, keys=keys)
         with LedgerFile.open(ledger, name, ε, δ, ahead, witness, keys) as file:
-            promise = terms.mechanism.promise(terms, terms.terms_of(name))
+            promise = "; ".join(promises(terms, name))
             log(f"{name} answers to {rules.learner!r} at {learner}, under agreement {terms.fingerprint[:16]}…")
             log(promise)
             log(f"ledger: {spent(file.totals)}")

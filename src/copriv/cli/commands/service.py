@@ -337,7 +337,9 @@ def watched(
     from copriv.ui.live import RunWatch
 
     watch = RunWatch(conductor, public, strata)
-    if public is not None:
+    if (
+        public is not None and not conductor.store.agreement.has_pilot
+    ):  # with a pilot, the decision after it has the bands
         # In a process of its own, because a forecast's arithmetic would block the run.
         threading.Thread(target=_forecast, args=(conductor.agreement, public, strata, watch.watch), daemon=True).start()
     return page_beside(watch.watch, watch.look, port)

@@ -1,7 +1,8 @@
 """`copriv verify`: whether a run followed the agreed rule, and whether all parties signed it."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,8 +17,12 @@ from copriv.cli.commands.options import (
     authority_in,
     option,
 )
-from copriv.cli.console import answer
-from copriv.errors import InvalidInput
+from copriv.cli.console import answer, waiting
+from copriv.errors import InvalidInput, UsageError
+
+if TYPE_CHECKING:
+    from copriv.network.verify import Verdict
+    from copriv.network.verify_lines import Problem
 
 
 def command(
@@ -29,6 +34,12 @@ def command(
     keys: CaOfKeys = None,
     model: ModelOfRun = None,
     head: Head = None,
+    public: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TABLE", help="The learner's public rows, by which what followed a pilot is computed again."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Replay a run from agreement, queries and answers to its model; says which line is wrong, if one is."""
@@ -42,6 +53,8 @@ def command(
     if agreement is not None:
         own = Agreement.load(agreement)
     verdict = verify_run(run, own, authority_in(keys, authority), model, head)
+    if public is not None and verdict.ok:
+        verdict = replace(verdict, problems=_what_followed(verdict, public, agreement or run))
     trusted = {
         "agreement": agreement is not None,
         "authority": authority is not None or keys is not None,
@@ -52,3 +65,24 @@ def command(
     answer(as_json, document, verified(verdict, model, trusted))
     if not verdict.ok:
         raise typer.Exit(InvalidInput.exit_code)
+
+
+def _what_followed(verdict: "Verdict", public: Path, beside: Path) -> "tuple[Problem, ...]":
+    """What is wrong with what followed a run's pilot, by the public rows; `beside`: where the dictionary is."""
+    from copriv.forecast.phases import AfterPilot
+    from copriv.network.setup import load_dictionary, public_records, public_strata
+    from copriv.network.verify_lines import Problem
+    from copriv.report.phases import digest_of, wrong_with
+
+    agreed = verdict.run_state.agreed
+    if not agreed.has_pilot:
+        raise UsageError("--public: computes again what followed a pilot, and this run has none; leave it out")
+    if not verdict.run_state.known:
+        raise UsageError(
+            "--public: computes again what followed a pilot, and nothing has followed this run's yet; leave it out"
+        )
+    rows = public_records(agreed, public, load_dictionary(agreed, beside))
+    with waiting("planning again by the pilot's answers"):
+        answers, strata = verdict.run_state.phases[0].only_answers, public_strata(agreed, public)
+        wrong = wrong_with(verdict.run_state, AfterPilot.of(agreed, rows, answers, strata=strata), digest_of(public))
+    return (Problem(None, wrong),) if wrong else ()

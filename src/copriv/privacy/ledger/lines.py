@@ -34,7 +34,7 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Float
 
-from copriv.privacy.ledger import NOTHING, Begun, LedgerDamaged, PhaseBudget, Sums, since
+from copriv.privacy.ledger import NOTHING, Begun, LedgerDamaged, PhaseBudget, Sums, of_phase, since
 from copriv.types import Array
 
 START = hashlib.sha256(b"copriv ledger 2").hexdigest()
@@ -190,6 +190,13 @@ class RunTotals:
     def budget(self) -> PhaseBudget:
         """What may be charged since `before`: the phase's budget, or the run's."""
         return self.phase or PhaseBudget(0, self.epsilon, self.cap, self.delta)
+
+    @property
+    def by_phase(self) -> list[Sums]:
+        """What is spent or paid for ahead in each phase that has begun; of a run of one phase, in all."""
+        if not self.phases:
+            return [self.sums]
+        return [of_phase(self.phases, phase.number, self.sums) for phase, _ in self.phases]
 
     def lose_ahead(self) -> None:
         """Count what is paid for ahead as given."""

@@ -16,7 +16,7 @@ export function estimate({ points, band, head }, room) {
   if (!points.length && !band) return [];
   const width = Math.max(260, room);
   const last = Math.max(head.queries ?? 1, 1);
-  const values = [...points.map((point) => point[1]), ...(band ? [...band.low, ...band.high] : [])].filter((value) => value > 0);
+  const values = [...points.map((point) => point[1]), ...(band ? [...band.low, ...band.high] : []), ...(band?.before ? [...band.before.low, ...band.before.high] : [])].filter((value) => value > 0);
   if (!values.length) return [];
   const low = 10 ** Math.floor(Math.log10(Math.max(Math.min(...values), 1e-9)));
   const high = 10 ** Math.ceil(Math.log10(Math.max(...values)) + 1e-9);
@@ -29,10 +29,11 @@ export function estimate({ points, band, head }, room) {
     parts.push(svg("line", { class: "grid", x1: EDGE.left, x2: right, y1: Y(ψ), y2: Y(ψ) }));
     parts.push(svg("text", { class: "tick", x: EDGE.left - 8, y: Y(ψ) + 4, "text-anchor": "end" }, tick(ψ)));
   }
-  if (band) {
-    const along = (line) => band.k.map((k, i) => [k, line[i]]);
-    parts.push(svg("path", { class: "expected", d: `${path(along(band.low))}L${path(along(band.high).reverse()).slice(1)}Z` }));
-    parts.push(svg("path", { class: "middle", d: path(along(band.median)) }));
+  for (const [one, kind] of [[band?.before, "expected before"], [band, "expected"]]) {
+    if (!one) continue;
+    const along = (line) => one.k.map((k, i) => [k, line[i]]);
+    parts.push(svg("path", { class: kind, d: `${path(along(one.low))}L${path(along(one.high).reverse()).slice(1)}Z` }));
+    if (one === band) parts.push(svg("path", { class: "middle", d: path(along(one.median)) }));
   }
   const drawn = thinned(points);
   parts.push(svg("path", { class: "edge", d: path(drawn) }));

@@ -11,7 +11,16 @@ import { windowed } from "./windowed.js";
 
 const MARKS = { asked: "●", here: "○", away: "–", out: "×" };
 
-async function page() {
+async // Which phase goes on, and what the pilot told; nothing for a run of one phase.
+function phase(found) {
+  if (!found) return "";
+  const { told } = found;
+  if (!told) return t(`run.phase.${found.now}`);
+  const range = (when) => t("run.phase.range", { value: percent(told[`${when}_median`]), low: percent(told[`${when}_low`]), high: percent(told[`${when}_high`]) });
+  return t("run.phase.known", { now: t(`run.phase.${found.now}`), after: range("after"), before: range("before"), yes: count(told.yes), no: count(told.no), open: count(told.open) });
+}
+
+function page() {
   let state = null;
   const resize = longList(byId("lines"), eventText);
   const owners = windowed(byId("owners"), {
@@ -36,6 +45,7 @@ async function page() {
       byId("name").textContent = head.name || t("site.run");
       byId("which").textContent = t("run.which", { run: head.run.slice(0, 8), fingerprint: head.fingerprint.slice(0, 16) });
       byId("sums").textContent = head.colluding === null ? "" : t("run.sums", { others: count(head.colluding) });
+      byId("phase").textContent = phase(head.phase);
       byId("progress-text").textContent = t("run.progress", { stepped: count(head.stepped), queries: count(head.queries) });
       byId("progress").value = head.queries ? head.stepped / head.queries : 0;
       byId("pause").textContent = t(head.held ? "run.resume" : "run.pause");

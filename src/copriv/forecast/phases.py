@@ -1,0 +1,168 @@
+"""Terms of a run in phases: those that are signed before its pilot, and those that the pilot's answers choose.
+
+Before it: rule, mechanism and numbers of answers as they are planned on public rows, what the pilot is asked at, and a range
+for each term that stays open. After it: the forecast by the owners' answers (`after_pilot`), from released numbers and public
+rows alone, so that whoever has both can compute it again. The run goes on by its plan, or, where joining pays for nobody,
+stops.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.agreement import Agreement
+from copriv.errors import AgreementError
+from copriv.forecast.after_pilot import before_pilot, pilot_terms, settled, told
+from copriv.forecast.assessment import AS_AGREED, RUNS, assess
+from copriv.forecast.forecaster import forecast_of
+from copriv.forecast.result import Forecast
+from copriv.formatting.numbers import json_ready
+from copriv.model.fitness import one_thread
+from copriv.plan import leaves_open
+from copriv.populations.public_sample import PublicSample
+from copriv.problem import Problem
+from copriv.terms.learning import RANGED, ModelTerms, Terms
+from copriv.types import Array
+
+_UNPLANNED = (ModelTerms.model_fields["smoothing"].default, Terms.model_fields["moments_share"].default)
+"""Of terms that are not "auto" while a plan may choose them."""
+WIDE = 1000.0
+"""Factor within which a number that is planned before a pilot may be chosen anew after it. Set by hand: it limits errors, and
+no guarantee rests on it."""
+INDIFFERENT = 0.2
+"""Share of its cost by which a chosen plan may cost more than the one that is computed again: terms are rounded to two digits,
+and the least of a few simulations is taken, which on another machine may be another one. Set by hand."""
+
+
+def to_sign(agreement: Agreement, outlook: Forecast) -> Agreement:
+    """The agreement with a pilot as all parties sign it, by the forecast that was made of it before the pilot."""
+    planned = outlook.recommended.agreement
+    run = settled(agreement.phases[-1], planned)
+    sample = PublicSample(outlook.problem.under(run))
+    asked, document = pilot_terms(sample, agreement.phases[0]), run.to_dict()
+    document["agreement"] = {**agreement.to_dict()["agreement"], **document["agreement"]}  # with the share of the pilot
+    own = {key: getattr(asked.agreement, key) for key in ("start", "preconditioner", "loss_bound")}
+    own |= {"gradient_bound": asked.gradient_bound, "feature_bound": asked.data.feature_bound}
+    document["agreement"] |= {
+        "rule": planned.agreement.rule,
+        "pilot_terms": {key: value for key, value in own.items() if value is not None},
+        "ranges": _ranges(run, planned, asked),
+    }
+    document["data"]["feature_bound"] = planned.data.feature_bound
+    owners = zip(document["owner"], agreement.owner_tables, strict=True)
+    document["owner"] = [{**owner, "epsilon": table.epsilon} for owner, table in owners]
+    return Agreement.of(document)
+
+
+def _ranges(run: Agreement, planned: Agreement, asked: Agreement) -> dict[str, tuple[float, float]]:
+    """The terms that a run leaves open, each with the numbers that it may be given after the pilot."""
+    if not leaves_open(run):
+        return {}
+    θ, largest = run.model.theta_max, float(np.abs(np.array(asked.agreement.preconditioner or 1.0)).max())
+    ranges = {"start": (-θ, θ), "preconditioner": (-WIDE * largest, WIDE * largest), "moments_share": (0.0, 0.99)}
+    for key in RANGED:
+        left, value = (getattr(getattr(one, RANGED[key]), key) for one in (run, planned))
+        settled_by_now = left == value and key not in ("start", "preconditioner")
+        if settled_by_now or left not in (None, "auto", *_UNPLANNED):
+            ranges.pop(key, None)
+        elif key not in ranges:
+            ranges[key] = (rounded(value / WIDE), rounded(value * WIDE))
+    return ranges
+
+
+def rounded(number: float) -> float:
+    """The number to two digits."""
+    return float(f"{number:.2g}")
+
+
+@dataclass(frozen=True)
+class AfterPilot:
+    """What a pilot's answers told, and what follows."""
+
+    before: PublicSample
+    """What was known before it."""
+    after: Forecast
+    chosen: Mapping[str, Any] | None
+    """The terms of the run, by key (`Agreement.chosen_run`); None: joining pays for nobody, and the budget's rest is kept."""
+    reason: str
+
+    @classmethod
+    @one_thread()
+    def of(
+        cls,
+        agreement: Agreement,
+        public: Any,
+        answers: Float[Array, "owners answer"],
+        *,
+        strata: Sequence[str] | None = None,
+        runs: int = RUNS,
+    ) -> "AfterPilot":
+        """The forecast after the pilot in earnest, by the owners' answers in the agreement's order.
+
+        agreement: as it was signed, with the pilot. public, strata: as in `copriv.forecast`. The seed is the agreement's.
+        Raises AgreementError where the plan after the pilot is not within what was signed.
+        """
+        problem, seed = Problem.forecasting(agreement, public, strata=strata), agreement.agreement.seed
+        before = before_pilot(problem, seed, strata)
+        after = forecast_of(told(before, agreement.phases[0], answers), "after the pilot", runs, seed)
+        return cls.decided(agreement, before, after)
+
+    @classmethod
+    def decided(cls, agreement: Agreement, before: PublicSample, after: Forecast) -> "AfterPilot":
+        """What follows by a forecast after the pilot."""
+        if all(owner.verdict == "no" for owner in after.owners):
+            return cls(
+                before,
+                after,
+                None,
+                "by the pilot's answers joining pays for nobody, and the rest of the budget is kept",
+            )
+        chosen = chosen_by(agreement, after.recommended.agreement)
+        return cls(before, after, chosen, "by the pilot's answers joining pays, or it is open for whom")
+
+    @one_thread()
+    def said(self) -> dict[str, Any]:
+        """What the pilot told, in short: ψ of the run and each owner's verdict, before it and after."""
+
+        def short(found: Forecast) -> dict[str, Any]:
+            owners = {one.name: {"verdict": one.verdict, "probability": one.probability} for one in found.owners}
+            ψ = found.recommended.relative_fitness
+            band = {name: getattr(ψ, name).tolist() for name in ("k", "low", "median", "high")}
+            return {"relative_fitness": ψ.end, "band": band, "owners": owners}
+
+        options = self.after.options
+        before = forecast_of(self.before, "before the pilot", options["runs"], options["seed"])
+        told: dict[str, Any] = json_ready({"before": short(before), "after": short(self.after)})
+        return told
+
+    def cost_of(self, agreement: Agreement, chosen: Mapping[str, Any]) -> float:
+        """How much more the chosen terms cost than the plan that is computed here, as a share of it, over the same runs."""
+        sample, options = self.after.problem, self.after.options
+        found = assess(
+            sample.under(agreement.chosen_run(chosen)), AS_AGREED, options["runs"], options["seed"], self.after.worlds
+        )
+        best = self.after.recommended.relative_fitness.end["mean"]
+        return float(found.relative_fitness.end["mean"] / best - 1.0)
+
+
+def chosen_by(agreement: Agreement, planned: Agreement) -> dict[str, Any]:
+    """The open terms of a plan as they are signed: single numbers to two digits and within their ranges, arrays as they are.
+
+    Raises AgreementError where the plan differs from the agreement in another term.
+    """
+    chosen: dict[str, Any] = {}
+    for key, (low, high) in (agreement.agreement.ranges or {}).items():
+        value = getattr(getattr(planned, RANGED[key]), key)
+        if isinstance(value, float):
+            chosen[key] = min(max(rounded(value), low), high)
+        elif value is not None and value != "auto":
+            chosen[key] = np.array(value).tolist()
+    fixed = agreement.chosen_run(chosen).to_dict()
+    for table in ("agreement", "model", "data"):
+        for key in {*fixed[table], *(found := planned.to_dict()[table])} - chosen.keys():
+            if fixed[table].get(key) != found.get(key):
+                raise AgreementError(f"{table}.{key}: the plan after the pilot changes it, and it was fixed before it")
+    return chosen

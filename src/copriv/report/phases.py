@@ -1,0 +1,46 @@
+"""What follows a pilot: decided by the learner, and computed again by whoever has the run's file and the public rows.
+
+Both are functions of the owners' released answers, the signed agreement and the public rows, which a run names by the SHA-256
+of their file. The terms that were chosen need not be the same to the bit: plans are simulations, whose last digits depend on
+the machine. They may cost INDIFFERENT more than those that are found again, in the same runs.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from copriv.forecast.assessment import RUNS
+from copriv.forecast.phases import INDIFFERENT, AfterPilot
+from copriv.formatting.numbers import percent
+from copriv.model.records import Records
+from copriv.network.run import Run
+from copriv.network.run_state import Decision
+
+
+def digest_of(public: Path) -> str:
+    """SHA-256 of a file of public rows, by which a run names them."""
+    return hashlib.sha256(public.read_bytes()).hexdigest()
+
+
+def decided(run: Run, public: Records, strata: Sequence[str] | None, digest: str, runs: int = RUNS) -> Decision:
+    """What follows the pilot that `run` ends with. Raises as `AfterPilot.of`."""
+    found = AfterPilot.of(run.agreed, public, run.only_answers, strata=strata, runs=runs)
+    return Decision(found.chosen, found.reason, {**found.said(), "public": digest})
+
+
+def wrong_with(run: Run, found: AfterPilot, digest: str) -> str:
+    """Why what followed the pilot of a run does not follow from it; "" where it does, or nothing has followed yet.
+
+    found: what is found again, of `run.phases[0].only_answers` and the public rows whose file has this SHA-256.
+    """
+    if not run.known:
+        return ""
+    if run.known.get("public") != digest:
+        return "the run was planned by other public rows: the SHA-256 of their file is not the one that it names"
+    pays = [owner.name for owner in found.after.owners if owner.verdict == "yes"]
+    if run.kept:
+        return f"the run stopped after the pilot, by whose answers joining pays for {pays[0]}" if pays else ""
+    more = found.cost_of(run.agreed, run.chosen)
+    if more <= INDIFFERENT:
+        return ""
+    return f"the terms that were chosen after the pilot cost {percent(more)} more than those that its answers lead to"
