@@ -8,6 +8,13 @@ and W the root of the public metric P. In the coordinates of `PilotAnswers`, and
 with z⁰ the clipped mean of the public rows, a the share of the curvature that clipping leaves, s the diagonal of VᵀP⁻¹V and
 φ = 2κ/p the variance of one record's gradient. Owners' records are taken to have the public curvature.
 
+A mean of residuals is what owners differ in most, and one number among p: W is the root of P + (p − 2)eeᵀ, with e the
+common shift of all predictions, at unit cost. Its noise is then about √(p − 1) times smaller, that of the others 1/√(p − 1)
+larger.
+
+Records' lengths are counted in multiples of the longest public row: records beyond twice that are evidence of the outliers
+that plans are insured against (`copriv.plan.outliers`).
+
 The weighted mean tells d, that of the common model: its prior is the sampling error of the public model, C/n₀, and noise
 averages out in its likelihood. What is left of each owner is evidence of its heterogeneity
 (`copriv.populations.owner_posterior`). Worlds are drawn from both, and the run is planned and forecast in them as any other.
@@ -30,10 +37,11 @@ from copriv.errors import AgreementError
 from copriv.forecast.assessment import RUNS
 from copriv.forecast.forecaster import forecast_of
 from copriv.forecast.result import Forecast
-from copriv.mechanisms.pilot import PilotNumbers, root_of
+from copriv.mechanisms.pilot import EDGES, PilotNumbers, root_of
 from copriv.model.fitness import one_thread
 from copriv.plan import leaves_open, plan
-from copriv.populations.public_sample import PilotAnswers, PublicSample
+from copriv.populations.owner_posterior import common_shift
+from copriv.populations.public_sample import Lengths, PilotAnswers, PublicSample
 from copriv.privacy.clipping import clip_rows, row_norms
 from copriv.problem import Problem
 from copriv.simulation.runs import one_answers
@@ -91,9 +99,10 @@ def before_pilot(problem: Problem, seed: int = 0, strata: Any = None) -> PublicS
     elif terms.data.strata is not None:
         public = Problem.load_public(terms)
     sample = PublicSample(public.under(run))
-    if leaves_open(run):
-        run = _settled(run, plan(public.under(run), seed=seed, sample=sample, one_answer=True).agreement)
-    return PublicSample(public.under(run))
+    if not leaves_open(run):
+        return sample
+    choice = plan(public.under(run), seed=seed, sample=sample, one_answer=True).choice
+    return PublicSample(public.under(_settled(run, choice.agreement)), planned=choice.relative_fitness)
 
 
 def _settled(run: Agreement, planned: Agreement) -> Agreement:
@@ -127,16 +136,16 @@ def pilot_terms(sample: PublicSample, agreement: Agreement) -> Agreement:
     start = problem.feasible_set.project(sample.optimum.theta)
     a, U = np.linalg.eigh(sample.hessian)
     inverse = (U / np.maximum(a, 1e-6 * a[-1])) @ U.T
-    metric = 0.5 * (inverse + inverse.T)
+    shift, p = common_shift(r.features, sample.hessian), problem.n_parameters
+    metric = 0.5 * (inverse + inverse.T) + max(p - 2, 0) * np.outer(shift, shift)
     lengths = row_norms(problem.loss.gradients(start, r.features, r.target) @ root_of(metric))
     sizes = np.abs(problem.unbounded[0].features).sum(axis=1)
     # A pilot clips half of the public gradients: `alone` is then within three times for more owners than if it clips 10 %.
-    Ξ, B = (max(float(np.quantile(each, 0.5)), 1e-12) for each in (lengths, sizes))
-    given = agreement.data.feature_bound
+    Ξ, B = (max(float(each), 1e-12) for each in (np.quantile(lengths, 0.5), sizes.max()))
     return agreement.replace(
         agreement={"start": start.tolist(), "preconditioner": metric.tolist()},
         model={"gradient_bound": Ξ},
-        data={"feature_bound": given if isinstance(given, float) else B},
+        data={"feature_bound": B},
     )
 
 
@@ -169,4 +178,7 @@ def told_by(sample: PublicSample, agreed: Agreement, answers: Float[Array, "owne
     root = np.asarray(np.linalg.cholesky(0.5 * (covariance + covariance.T)), dtype=np.float64)
     φ = 2.0 * sample.information / p
     noise = own * (1.0 - 2.0 * w)[:, None] + w**2 @ own + (φ / agreed.records)[:, None]
-    return PilotAnswers(start, V, -covariance @ (told * mean), root, pull - mean, np.asarray(np.maximum(noise, 1e-300)))
+    counted = float(np.sum((w * scale * numbers.unit[p + len(EDGES) + 1] / numbers.unit[0]) ** 2))
+    lengths = Lengths(numbers.feature_bound, w @ numbers.parts(answers)[2], 2.0 * counted)
+    noise = np.asarray(np.maximum(noise, 1e-300))
+    return PilotAnswers(start, V, -covariance @ (told * mean), root, pull - mean, noise, lengths)
