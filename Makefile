@@ -45,7 +45,7 @@ test-ui: setup
 HOURS ?= 1
 test-long: setup
 	$(BIN)/python -m pip install --quiet --group fuzz
-	HISTORIES=10000 $(BIN)/python -m pytest tests/privacy/test_ledger_histories.py tests/network/test_masked_sum.py
+	HISTORIES=10000 $(BIN)/python -m pytest tests/privacy/test_ledger_histories.py tests/network/test_masked_sum.py tests/network/test_missing_owners.py
 	$(BIN)/python -m tests.long --hours $(HOURS)
 
 pictures-ui: setup

@@ -7,7 +7,8 @@ privacy of all four shapes. One owner at a time misstates one thing by a factor:
 everybody is known to have), its most ε, its cost of privacy or what accuracy is worth to it; everybody else is truthful. What
 it gains is found with its true numbers: of stated records that it does not have it answers from copies, which spends ε in
 proportion, and stated records fewer than it has are all that it answers from. Its best lie is the best of all those factors,
-as a share of what the efficient allocation saves all owners.
+as a share of what the efficient allocation saves all owners. Lots are of the 1,000 records that everybody is known to have;
+"exchange, n known" is where everybody knows everybody's true number, which lots then are of.
 """
 
 import argparse
@@ -21,9 +22,9 @@ from matplotlib.figure import Figure
 
 from copriv.forecast.coalition_value import Consortium
 from copriv.formatting.numbers import percent
-from copriv.market import MECHANISMS
 from copriv.market.allocation import Statements, allocation
 from copriv.market.costs import PrivacyCosts
+from copriv.market.exchange import even_epsilon, exchange, falls
 from copriv.market.mechanisms import Outcome, Trade, better_by, common, equal, posted, shapley
 from copriv.pictures import style
 from copriv.plan import NoiseCurve
@@ -33,6 +34,7 @@ from copriv.types import Array
 LOT = 1000
 FACTORS = (0.125, 0.5, 2.0, 8.0)
 LIES = ("n", "ε", "cost", "worth")
+KNOWN = "exchange, n known"
 
 
 @dataclass(frozen=True)
@@ -94,27 +96,31 @@ class Consortia:
         return Statements.of(members, replace(costs, **scaled), self.worth * times["worth"])
 
 
-Found = tuple[Outcome, tuple[Trade, ...]]
-"""An outcome, and the trades of "posted"."""
+Found = tuple[Outcome, tuple[Trade, ...], Array]
+"""An outcome, the trades of "posted", and the lots of "exchange"."""
 
 
-def outcomes(stated: Statements) -> dict[str, Found]:
-    """Each mechanism's outcome."""
-    first = shapley(stated)
+def outcomes(stated: Statements, known: Array) -> dict[str, Found]:
+    """Each mechanism's outcome; in the last one the lots are all records, which everybody knows."""
+    first, few = shapley(stated), np.full(len(known), float(LOT))
     return {
-        "shapley": (first, ()), "equal": (equal(stated, first), ()), "common": (common(stated), ()),
-        "posted": posted(stated, LOT),
+        "shapley": (first, (), few), "equal": (equal(stated, first), (), few), "common": (common(stated), (), few),
+        "posted": (*posted(stated, LOT), few), "exchange": exchanged(stated, few), KNOWN: exchanged(stated, known),
     }  # fmt: skip
+
+
+def exchanged(stated: Statements, lots: Array) -> Found:
+    """An exchange of these lots."""
+    return exchange(stated, lots, even_epsilon(stated, lots)), (), lots
 
 
 def better_off(truth: Statements, stated: Statements, found: Found, i: int) -> float:
     """What owner i is better off by, in truth, under what was found from statements."""
-    outcome, trades = found
+    outcome, trades, lots = found
     m, said = truth.members, stated.members
     ε, n, claimed = outcome.epsilon, m.records, said.records
-    copies = (
-        1.0 if outcome.mechanism == "posted" else max(1.0, claimed[i] / n[i])
-    )  # a lot needs no more than everybody has
+    in_lots = outcome.mechanism in ("posted", "exchange")
+    copies = 1.0 if in_lots else max(1.0, claimed[i] / n[i])  # a lot needs no more than the owner is known to have
     cost = float(truth.costs.at(np.where(np.arange(len(n)) == i, ε * copies, 0.0))[i])
     gain = 0.0
     if outcome.mechanism == "posted":
@@ -122,6 +128,9 @@ def better_off(truth: Statements, stated: Statements, found: Found, i: int) -> f
             if i in trade.buyers:
                 better = better_by(truth, np.array([i]), np.array([len(trade.sellers)]), trade.epsilon, LOT)
                 gain = float(truth.worth[i] * better[0, 0])
+    elif outcome.mechanism == "exchange":
+        if ε[i] > 0:
+            gain = float(truth.worth[i] * falls(truth, lots, ε > 0, float((ε / m.overlap).max()))[i])
     elif (ε > 0).any() and (ε[i] > 0 or outcome.uses[i]):
         w = np.where(ε > 0, claimed, 0.0)
         w, v = w / w.sum(), n / m.total
@@ -136,7 +145,7 @@ def better_off(truth: Statements, stated: Statements, found: Found, i: int) -> f
 def measured(consortium: Consortia) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """Of each mechanism: what it saves as a share of the most, and the gain of the best lie of each kind, as the same share."""
     truth = consortium.stated()
-    honest = outcomes(truth)
+    honest = outcomes(truth, consortium.records)
     best = honest["shapley"][0].surplus
     if best <= 0:
         return {}, {}
@@ -145,7 +154,7 @@ def measured(consortium: Consortia) -> tuple[dict[str, float], dict[str, dict[st
     gains = {name: dict.fromkeys(LIES, 0.0) for name in honest}
     for lie, i, factor in ((lie, i, factor) for lie in LIES for i in range(N) for factor in FACTORS):
         stated = consortium.stated(lie, i, factor)
-        for name, found in outcomes(stated).items():
+        for name, found in outcomes(stated, consortium.records).items():
             gain = (better_off(truth, stated, found, i) - before[name][i]) / best
             gains[name][lie] = max(gains[name][lie], gain)
     return {name: found[0].surplus / best for name, found in honest.items()}, gains
@@ -160,37 +169,44 @@ def consortia(number: int, seed: int = 30) -> Iterator[Consortia]:
 
 SIZES = (3, 6, 9, 12, 18, 24, 36)
 """Numbers of owners for which efficiency is drawn."""
+SIZED = ("common", "posted", "exchange", KNOWN)
 
 
 def efficiencies(owners: int, number: int, seed: int = 31) -> dict[str, float]:
-    """Mean share of the most that can be saved, of "common" and "posted"; for more than 8 owners, of the most that is found."""
+    """Mean share of the most that can be saved, of SIZED; for more than 8 owners, of the most that is found."""
     rng, found = np.random.default_rng([seed, owners]), []
     while len(found) < number:
-        stated = Consortia.drawn(rng, owners).stated()
+        consortium = Consortia.drawn(rng, owners)
+        stated, few = consortium.stated(), np.full(owners, float(LOT))
         best = float(stated.saved(allocation(stated)))
         if best > 0:
-            found.append([common(stated).surplus / best, posted(stated, LOT)[0].surplus / best])
-    return dict(zip(("common", "posted"), np.mean(found, axis=0).tolist(), strict=True))
+            made = common(stated), posted(stated, LOT)[0]
+            made += exchanged(stated, few)[0], exchanged(stated, consortium.records)[0]
+            found.append([one.surplus / best for one in made])
+    return dict(zip(SIZED, np.mean(found, axis=0).tolist(), strict=True))
 
 
 @style.drawn
 def drawn(lies: dict[str, Array], by_size: dict[int, dict[str, float]]) -> Figure:
     """Left: each consortium's best lie of any kind, in order; right: what is saved against the number of owners."""
     figure = style.sheet(11.2, 4.6)
-    colours = {"shapley": style.TOGETHER, "equal": style.ALONE[0], "common": style.ALONE[1], "posted": style.INK}
+    colours = {
+        "shapley": style.TOGETHER, "equal": style.ALONE[0], "common": style.ALONE[1], "posted": style.INK,
+        "exchange": style.FAINT, KNOWN: style.ALONE[3],
+    }  # fmt: skip
     left = style.panel(figure, 0.85, 0.75, 3.6, 2.75)
     for name, gains in lies.items():
         best = np.sort(gains.max(axis=1))
         left.plot(np.linspace(0.0, 100.0, len(best)), 100.0 * best, color=colours[name], linewidth=2.0, label=name)
     left.set_xlabel("consortia, %")
     left.set_ylabel("gain of the best lie, % of the most saved")
-    left.legend(frameon=False)
     right = style.panel(figure, 6.4, 0.75, 3.6, 2.75)
-    for name in ("common", "posted"):
-        right.plot(
-            list(by_size), [100.0 * one[name] for one in by_size.values()], "o-", color=colours[name], linewidth=2.0
-        )
-    right.plot(list(by_size), [100.0] * len(by_size), color=colours["shapley"], linewidth=2.0)
+    for name in ("equal", "shapley"):  # both all of it
+        right.plot(list(by_size), [100.0] * len(by_size), color=colours[name], linewidth=2.0, label=name)
+    for name in SIZED:
+        saved = [100.0 * one[name] for one in by_size.values()]
+        right.plot(list(by_size), saved, "o-", color=colours[name], linewidth=2.0, label=name)
+    right.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.02, 1.0))
     right.set_ylim(0.0, 105.0)
     right.set_xlabel("owners")
     right.set_ylabel("saved, % of the most")
@@ -199,19 +215,24 @@ def drawn(lies: dict[str, Array], by_size: dict[int, dict[str, float]]) -> Figur
     return figure
 
 
-def posted_lies(number: int, owners: int = 12, seed: int = 32) -> tuple[int, float]:
-    """Of larger consortia, how many have a trade under "posted", and the gain of the best lie there, over what is saved."""
-    trading, most = 0, 0.0
+def lies_in_lots(number: int, owners: int = 12, seed: int = 32) -> dict[str, tuple[int, float]]:
+    """Of larger consortia, by mechanisms of lots: how many save anything, and the gain of the best lie over what is saved."""
+    few, found = np.full(owners, float(LOT)), dict.fromkeys(SIZED[1:], (0, 0.0))
     for rng in np.random.default_rng(seed).spawn(number):
         consortium = Consortia.drawn(rng, owners)
+        ways = {
+            "posted": lambda stated: (*posted(stated, LOT), few), "exchange": lambda stated: exchanged(stated, few),
+            KNOWN: lambda stated, n=consortium.records: exchanged(stated, n),
+        }  # fmt: skip
         truth = consortium.stated()
-        honest = posted(truth, LOT)
-        trading += any(len(trade.sellers) for trade in honest[1])
-        for lie, i, factor in ((lie, i, factor) for lie in LIES for i in range(owners) for factor in FACTORS):
-            stated = consortium.stated(lie, i, factor)
-            gain = better_off(truth, stated, posted(stated, LOT), i) - better_off(truth, truth, honest, i)
-            most = max(most, gain / max(honest[0].surplus, 1.0))
-    return trading, most
+        for name, way in ways.items():
+            honest, (trading, most) = way(truth), found[name]
+            for lie, i, factor in ((lie, i, factor) for lie in LIES for i in range(owners) for factor in FACTORS):
+                stated = consortium.stated(lie, i, factor)
+                gain = better_off(truth, stated, way(stated), i) - better_off(truth, truth, honest, i)
+                most = max(most, gain / max(honest[0].surplus, 1.0))
+            found[name] = trading + bool((honest[0].epsilon > 0).any()), most
+    return found
 
 
 def page(
@@ -219,7 +240,7 @@ def page(
     saved: dict[str, Array],
     by_size: dict[int, dict[str, float]],
     number: int,
-    larger: tuple[int, float],
+    larger: dict[str, tuple[int, float]],
 ) -> str:
     """The page of these numbers."""
 
@@ -248,10 +269,12 @@ def page(
         lines.append(f"| {name} | {' | '.join(map(share, numbers))} |")
     lines += [
         "", "Means of 20 consortia for each number of owners. For more than 8, the most is what a local search finds.", "",
-        "| owners | common | posted |", "| --- | --- | --- |",
-        *(f"| {owners} | {share(one['common'])} | {share(one['posted'])} |" for owners, one in by_size.items()),
-        "", f"In 10 consortia of 12 owners, {larger[0]} of which have a trade under posted, the best of such lies gains",
-        f"{share(larger[1])} of what it saves there.", "", "![What lies gain, and what is saved](../pictures/market.png)", "",
+        f"| owners | {' | '.join(SIZED)} |", "| --- | --- | --- | --- | --- |",
+        *(f"| {owners} | {' | '.join(share(one[name]) for name in SIZED)} |" for owners, one in by_size.items()),
+        "", "In 10 consortia of 12 owners:", "",
+        "| mechanism | how many save anything | gain of the best lie, of what is saved |",
+        "| --- | --- | --- |", *(f"| {name} | {trading} | {share(most)} |" for name, (trading, most) in larger.items()),
+        "", "![What lies gain, and what is saved](../pictures/market.png)", "",
     ]  # fmt: skip
     return "\n".join(lines)
 
@@ -264,13 +287,13 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, metavar="FILE")
     parser.add_argument("--page", type=Path, metavar="FILE")
     given = parser.parse_args()
-    work = [delayed(posted_lies)(10), *(delayed(efficiencies)(owners, 20) for owners in SIZES)]
+    work = [delayed(lies_in_lots)(10), *(delayed(efficiencies)(owners, 20) for owners in SIZES)]
     work += [delayed(measured)(one) for one in consortia(given.consortia)]
     larger, *done = Parallel(n_jobs=given.workers)(work)
     by_size = dict(zip(SIZES, done, strict=False))
     found = [one for one in done[len(SIZES) :] if one[0]]
-    lies = {name: np.array([[gains[name][lie] for lie in LIES] for _, gains in found]) for name in MECHANISMS}
-    saved = {name: np.array([shares[name] for shares, _ in found]) for name in MECHANISMS}
+    lies = {name: np.array([[gains[name][lie] for lie in LIES] for _, gains in found]) for name in found[0][0]}
+    saved = {name: np.array([shares[name] for shares, _ in found]) for name in lies}
     text = page(lies, saved, by_size, given.consortia, larger)
     print(text)
     if given.page is not None:

@@ -1,4 +1,4 @@
-"""How the library grows: `python -m benchmarks.scale [--quick] [--limit SECONDS] [--page]`.
+"""How the library grows: `python -m benchmarks.scale [--quick] [--limit SECONDS] [--owners N] [--rows N] [--page]`.
 
 Each row is a fresh process, in seconds of its processor, beside the same of the smallest size or beside bare work, with the
 peak of its memory:
@@ -7,26 +7,30 @@ peak of its memory:
 - `copriv forecast` of what `copriv init` writes, beside `import copriv.forecast`;
 - `copriv data check` of Parquet and CSV tables of twenty columns, in at most 500 MB, beside DuckDB's scan of the same file;
 - simulations of 86 owners, of many features, beside the bare products of records and models;
+- `copriv owner serve` in a run of a few answers, beside its imports;
 - answers over a network, a second, beside a bare gRPC echo (`benchmarks.throughput`).
 
-A row that needs more than the limit is ended and said to, and larger ones of its kind are not begun. `--page` writes
-docs/reference/scale.md.
+A row that needs more than the limit is ended and said to, and larger ones of its kind, and those above `--owners`, `--rows` or
+`--features`, are not begun. `--page` writes docs/reference/scale.md.
 """
 
 import argparse
 import os
 import resource
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks import throughput
 from copriv import Agreement, Problem, Records
+from copriv.network.setup import make_consortium, share_out
+from copriv.privacy.ledger.create import create_ledger
 
 FEATURES = 10
 COLUMNS = 20
@@ -43,8 +47,10 @@ NOT_YET = (
 )
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "scale.md"
 END = """
-import resource, time
-print(time.process_time() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+import time
+# Not getrusage's, which is at least what the process that started this one had.
+peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(time.process_time() - begun, peak / 1024)
 """
 FORECAST = (
     """
@@ -59,6 +65,10 @@ forecast(asked, rows)
     + END
 )
 IMPORT = "import copriv.forecast.forecaster\nbegun = 0.0" + END
+OF_AN_OWNER = (
+    "import copriv.cli.commands.owner, copriv.network.agent, copriv.network.grpc_transport, copriv.network.setup\n"
+    "import copriv.privacy.laplace, copriv.privacy.ledger.file\nbegun = 0.0" + END
+)
 COMMAND = (
     """
 import sys
@@ -130,7 +140,7 @@ class Row:
     def line(self, limit: float) -> str:
         """The row of the page's table."""
         if self.used is None:
-            return f"| {self.what} | more than {limit:g} s, or not begun | | | {self.goal} |"
+            return f"| {self.what} | *more than {limit:g} s, or not begun* | | | {self.goal} |"
         ratio = f"{self.used.seconds / self.beside:.2g}"
         return f"| {self.what} | {self.used.seconds:.2g} s | {ratio} | {self.used.memory:,.0f} MB | {self.goal} |"
 
@@ -145,6 +155,12 @@ class Sizes:
     features: Sequence[int] = (10, 100, 300)
     repeats: int = 5
     answers: int = 400
+    most: dict[str, float] = field(default_factory=dict)
+    """Of owners, rows and features: larger ones are not begun."""
+
+    def begun(self, what: str, size: int, before: Used | None) -> bool:
+        """Whether a row is measured, after the `before` it of its kind."""
+        return before is not None and size <= self.most.get(what, np.inf)
 
 
 QUICK = Sizes((10,), (), (1000,), (10,), 1, 0)
@@ -217,10 +233,11 @@ def used(code: str, limit: float, *arguments: str, folder: Path | None = None) -
 def of_owners(sizes: Sizes, limit: float) -> list[Row]:
     """Forecasts of owners that differ, and of owners of ten kinds, each beside the first of its kind."""
     rows = []
+    found: Used | None
     for kind, numbers in (("different", sizes.different), ("ten kinds", sizes.of_ten_kinds)):
-        least, found = limit, None
+        least, found = limit, Used(0.0, 0.0)
         for i, owners in enumerate(numbers):
-            found = used(FORECAST, limit, str(owners), kind) if i == 0 or found else None
+            found = used(FORECAST, limit, str(owners), kind) if sizes.begun("owners", owners, found) else None
             least = found.seconds if i == 0 and found else least
             what = f"{owners:,} different owners" if kind == "different" else f"{owners:,} owners of {kind}"
             rows.append(Row(f"forecast, {what}", found, least, GOALS.get((kind, owners), "")))
@@ -255,7 +272,7 @@ def of_rows(sizes: Sizes, limit: float) -> list[Row]:
             with tempfile.TemporaryDirectory() as made:
                 folder = Path(made)
                 scanned, what = None, f"check, {n:,} rows of {kind.capitalize() if kind == 'parquet' else 'CSV'}"
-                if found is not None:
+                if sizes.begun("rows", n, found):
                     columns = ", ".join(f"round(random(), 6) as c{i}" for i in range(COLUMNS))
                     table = folder / f"t.{kind}"
                     duckdb.execute(f"copy (select {columns} from range({n})) to '{table}'")
@@ -273,6 +290,8 @@ def of_rows(sizes: Sizes, limit: float) -> list[Row]:
                     )
                     found = used(COMMAND, limit, *named, folder=folder)
                     scanned = used(SCAN, limit, str(table), str(COLUMNS))
+                else:
+                    found = None
                 rows.append(Row(what, found, scanned.seconds if scanned else limit, "3, in 600 MB"))
     return rows
 
@@ -295,25 +314,61 @@ def of_features(sizes: Sizes, limit: float) -> list[Row]:
     """Simulations, beside the bare products XΘ and XᵀS of each owner's records and the models of all runs."""
     rows = []
     for rule, words in (("S1", "S1"), ("A2", "A2 in rounds")):
+        found: Used | None = Used(0.0, 0.0)
         for p in sizes.features:
-            bare = used(PRODUCTS, limit, str(p), rule)
-            found = used(SIMULATION, limit, str(p), rule)
+            bare = None
+            if sizes.begun("features", p, found):
+                bare = used(PRODUCTS, limit, str(p), rule)
+                found = used(SIMULATION, limit, str(p), rule)
+            else:
+                found = None
             rows.append(Row(f"simulation, {words}, {p} features", found, bare.seconds if bare else limit, "2"))
     return rows
+
+
+def of_an_owner(_: Sizes, limit: float) -> list[Row]:
+    """`copriv owner serve` of a table of 1,000 rows, from its start to the end of a run of twenty answers."""
+    terms = throughput.agreed(20, 1000).replace(data={"dataset": "lending-embedded", "public_rows": 1000})
+    with tempfile.TemporaryDirectory() as made, socket.create_server(("127.0.0.1", 0)) as free:
+        folder, (host, port) = Path(made), free.getsockname()
+        agreed, keys = make_consortium(terms, folder / "all").agreement, folder / "all" / "bank"
+        (table,) = share_out(terms, folder / "tables")
+        create_ledger(folder / "bank.ledger", "bank", keys=keys)
+        free.close()
+        address, named = f"{host}:{port}", ["--agreement", str(folder / "all" / "agreement.toml")]
+        of_learner = ["--store", "run.db", "--keys", str(folder / "all" / "learner"), "--listen", address]
+        learner = subprocess.Popen(
+            [sys.executable, "-m", "copriv", "learner", named[1], *of_learner],
+            cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            found = used(
+                COMMAND, limit, "owner", "serve", *named, "--data", str(table), "--ledger", "bank.ledger", "--keys", str(keys),
+                "--learner", address, folder=folder,
+            )  # fmt: skip
+            learner.wait(60)
+        finally:
+            learner.kill()
+            learner.wait()
+    beside = used(OF_AN_OWNER, limit)
+    what = f"an owner's process, {agreed.answers} answers on 1,000 rows, beside its imports"
+    return [Row(what, found, beside.seconds if beside else limit, "120 MB")]
 
 
 def of_network(sizes: Sizes) -> str:
     """What `benchmarks.throughput` finds, in a sentence."""
     found = throughput.measure(sizes.answers, 1000, 1)
     ratio, best = found.ratio["whole"], found.best
-    ahead = found.ratio["ledger ahead"]
+    ahead, least = found.ratio["ledger ahead"], found.slot * best["echo"]
     return (
         f"Over a network an owner of 1,000 records gives {best['whole']:,.0f} answers a second, {ratio:.2g} of a bare gRPC "
-        f"echo ({best['echo']:,.0f}); the goal is 0.3. Signed, with a ledger that is paid ahead, {ahead:.2g}; the goal is 0.5."
+        f"echo ({best['echo']:,.0f}); the goal is 0.3. Signed, with a ledger that is paid ahead, {ahead:.2g}; the goal is 0.5. "
+        f"An answer leaves after a fixed time of {found.slot * 1e3:.2g} ms, in which there are {least:.2g} echoes: whatever "
+        f"else is made faster, the whole stays below {1 / (1 + least):.2g}."
     )
 
 
-def page(rows: list[Row], network: str, limit: float, most: int) -> str:
+def page(rows: list[Row], network: str, limit: float, asked: str) -> str:
     """The page, which says how it was made and what is not on it."""
     lines = "\n".join(row.line(limit) for row in rows)
     return f"""# How the library grows
@@ -324,10 +379,11 @@ included.
 - **Forecasts** are beside the first of their kind, without imports: owners have 500 to 5,000 records, and ε of 0.1 to 10; the
   loss is squared, with {FEATURES} features, 2,000 public rows and every term left to the plan. *Different* owners have terms
   of their own; those of ten kinds are told with a `count` each. The default template is the file that `copriv init` writes,
-  imports included; its goal is in seconds, and all others are in times.
+  imports included; its goal is in seconds, and those without a unit are in times.
 - **Checks** are `copriv data check --memory 500` of {COLUMNS} columns, imports included, beside DuckDB's sum of every column.
 - **Simulations** are of {OWNERS} owners with {RECORDS:,} records, {RUNS} runs and 20 rounds, beside the products XΘ and XᵀS
-  that each owner's records would need in each round. The data are {8e-6 * OWNERS * RECORDS:g} MB for each feature.
+  that each owner's records would need in each round. The data are {8e-6 * OWNERS * RECORDS:.2g} MB for each feature, made
+  in the same process, whose imports take about 130 MB.
 
 The machine had {os.cpu_count()} processors and a load of {os.getloadavg()[0]:.0f} at the end of the measurement; above a
 load of {os.cpu_count()} seconds are too many, and ratios are rough.
@@ -339,9 +395,9 @@ load of {os.cpu_count()} seconds are too many, and ratios are rough.
 {network}
 
 Not measured: {", ".join(NOT_YET)}. A row that needs more than {limit:g} s is ended there, and larger ones of its
-kind are not begun.
+kind are not begun, nor those that the command below leaves out.
 
-Written by `python -m benchmarks.scale --page --limit {limit:g} --rows {most}`.
+Written by `python -m benchmarks.scale {asked}`.
 """
 
 
@@ -349,20 +405,22 @@ def main() -> None:
     """Print the page, and write it where that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--limit", type=float, default=200.0, help="seconds of processor of one row")
-    parser.add_argument("--rows", type=int, default=10_000_000, help="most rows of a table")
+    for what, of in (("owners", "an agreement"), ("rows", "a table"), ("features", "a simulation")):
+        parser.add_argument(f"--{what}", type=int, help=f"most {what} of {of}")
+    parser.add_argument("--repeats", type=int, default=5, help="of the default template's forecast")
     parser.add_argument("--quick", action="store_true", help="the smallest size of each kind, without the network")
     parser.add_argument("--page", action="store_true", help="write docs/reference/scale.md")
     asked = parser.parse_args()
-    sizes, rows = QUICK if asked.quick else Sizes(), list[Row]()
-    sizes = replace(sizes, rows=[n for n in sizes.rows if n <= asked.rows])
-    for part in (of_owners, template, of_features, of_rows):
+    most = {what: n for what in ("owners", "rows", "features") if (n := getattr(asked, what)) is not None}
+    sizes, rows = QUICK if asked.quick else Sizes(repeats=asked.repeats, most=most), list[Row]()
+    for part in (of_an_owner, template, of_features, of_rows, of_owners):
         for row in part(sizes, asked.limit):
             rows.append(row)
             print(row.line(asked.limit), flush=True)
     network = of_network(sizes) if sizes.answers else "The network was not measured."
     print(network)
     if asked.page:
-        PAGE.write_text(page(rows, network, asked.limit, asked.rows), encoding="utf-8")
+        PAGE.write_text(page(rows, network, asked.limit, " ".join(sys.argv[1:])), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from typing import Any
 
 from benchmarks.unlike import judged
-from benchmarks.unlike.page import page
+from benchmarks.unlike.page import page, verdicts_alone
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,3 +80,16 @@ def test_one_factor_for_all_is_the_best_there_is():
 def test_the_page_says_what_is_missing_where_nothing_was_measured():
     assert "none measured" in page([])
     assert "failed | why" in page([{"cell": "a", "shuffled": False, "failed": "why"}])
+
+
+def test_the_section_on_verdicts_is_written_once_where_it_is_and_where_it_is_not() -> None:
+    """A page without it once ended with an empty heading."""
+    said = {"said": "no", "probability": 0.1, "pays": False, "sure": True, "own_events": None}
+    rows = [{"cell": "one", "known": "nothing", "owners": [said]}]
+    without = "# Title\n\n## Personalized at home\n\nmuch\n"
+    once = verdicts_alone(without, rows)
+    assert once == verdicts_alone(once, rows)
+    assert [line for line in once.splitlines() if line.startswith("#")] == [
+        "# Title", "## Verdicts of owners on their own records", "## Personalized at home",
+    ]  # fmt: skip
+    assert once.endswith("much\n")

@@ -3,6 +3,7 @@
 | file   | what it holds                                                                      |
 | ------ | ---------------------------------------------------------------------------------- |
 | tables | the tables, how each is prepared, and which are kept for the end                    |
+| textbook | more tables, of a package                                                         |
 | peers  | AdaSSP, one Gaussian release of moments, the private mean: written here, as oracles |
 | cells  | one cell: so many fits at one ε and δ, by what is stated, by so many owners         |
 | judged | never worse than nothing, monotone, medians: what is asked of all cells together    |

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from sklearn import datasets
 
+from benchmarks.published import textbook
 from copriv.types import Array
 
 PUBLISHED = ("bike", "airfoil", "protein", "parkinsons", "autompg", "concrete")
@@ -146,6 +147,15 @@ def _classes(
     return prepared(name, found.data[some], _labels(np.isin(found.target[some], second)), classes=True)
 
 
+def _textbook(name: str) -> Table | None:
+    """A table of `textbook`, where its package is installed."""
+    try:
+        x, y = textbook.columns_of(name)
+    except ImportError:
+        return None
+    return prepared(name, x, _labels(y == 1), classes=True) if name in textbook.CLASSES else prepared(name, x, y)
+
+
 Open = Callable[[Path], Table | None]
 OTHERS: dict[str, Open] = {
     "diabetes": lambda _: _diabetes(),
@@ -177,3 +187,6 @@ def tables(folder: Path, held_back: bool = False) -> Iterator[tuple[str, Table |
     for name, opened in (OTHERS | (KEPT_FOR_THE_END if held_back else {})).items():
         yield name, opened(folder)
     yield "adult", adult(folder)
+    for name in textbook.REGRESSIONS | textbook.CLASSES:
+        if held_back or not textbook.kept_for_the_end(name):
+            yield name, _textbook(name)

@@ -23,7 +23,7 @@ from benchmarks.verdicts import SURE, WORTHWHILE, summary
 PAGE = Path("docs/reference/unlike-owners.md")
 CHANGED, LARGE = 0.02, 0.1
 EXACT = 1e-6
-VERDICTS = "## Verdicts of owners on their own records"
+VERDICTS, PERSONALIZED = "## Verdicts of owners on their own records", "## Personalized at home"
 
 
 def page(rows: list[dict[str, Any]], note: str = "") -> str:
@@ -73,7 +73,7 @@ def page(rows: list[dict[str, Any]], note: str = "") -> str:
             if some:
                 lines.append(_line(name, known, some))
     lines[6:6] = _targets(done) + ([note, ""] if note else [])
-    lines += ["", *_verdicts(done), "", "## Personalized at home", "", *_finished(done), "", "## Every cell", ""]
+    lines += ["", *_verdicts(done), "", PERSONALIZED, "", *_finished(done), "", "## Every cell", ""]
     lines += [
         "| cell | forecast | measured | in the band | plan over best | plan |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -89,10 +89,10 @@ def page(rows: list[dict[str, Any]], note: str = "") -> str:
 
 
 def verdicts_alone(text: str, rows: list[dict[str, Any]]) -> str:
-    """The page with its section on verdicts written anew."""
-    before, _, after = text.partition(VERDICTS)
+    """The page with its section on verdicts written anew, before the one on personalized models."""
+    before, after = text.split(PERSONALIZED)
     section = "\n".join(_verdicts([row for row in rows if "failed" not in row]))
-    return before + section + "\n\n## " + after.partition("\n## ")[2]
+    return before.partition(VERDICTS)[0] + section + "\n\n" + PERSONALIZED + after
 
 
 def _verdicts(done: list[dict[str, Any]]) -> list[str]:

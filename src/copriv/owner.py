@@ -82,8 +82,7 @@ class Owner(Shown):
                 "model.gradient_bound_assumed: a bound that nothing enforces is not private; an owner answers only "
                 "with gradient_bound_assumed = false, where each record's gradient is clipped"
             )
-        mechanism = agreement.mechanism
-        mechanism.check_delta(agreement)
+        agreement.mechanism.check_delta(agreement)
         if records.units != self._terms.records:
             raise AgreementError(
                 f"owner.records: {name} agreed to {self._terms.records} {self._terms.counted}, its data has {records.units}; "
@@ -94,33 +93,45 @@ class Owner(Shown):
         self._times = times
         self._draws: ReleaseTime | None = None
         """Slots of the draws ahead, whose length depends neither on the records nor on noise that is used."""
-        self.name, self._agreement, self._records, self._loss = name, agreement, records, loss
-        self._fingerprint = agreement.fingerprint
+        self.name, self._records, self._loss = name, records, loss
         # The cap is checked and the charge made in one step: a ledger's own cap may be higher, and with δ answers after the
         # first cost nothing.
         self._one_at_a_time = threading.Lock()
-        self._start = start_of(agreement, records.n_parameters)
-        group = agreement.answers_with(name) if agreement.summed else ()
-        self._phase: Phase = mechanism.phase(agreement, self._terms, records.n_parameters, loss, group)
+        self._agree(agreement)
         δ = Fraction(self._terms.delta)
         if ledger is None:  # not `or`: a ledger without a line yet may count as false
             ledger = MemoryLedger(name, Fraction(self._terms.epsilon), agreement.answers, δ)
         ledger.open_for(self._fingerprint, δ)
         self.ledger: Ledger = ledger
 
-    def charging(self, ledger: Ledger, times: ReleaseTime) -> "Owner":
-        """This owner with another run's ledger, and the same records and terms.
+    def _agree(self, agreement: Agreement) -> None:
+        """Answer under these terms from here on. Raises as `Mechanism.phase` does."""
+        p, self._agreement, self._fingerprint = self._records.n_parameters, agreement, agreement.fingerprint
+        self._terms, self._start = agreement.terms_of(self.name), start_of(agreement, p)
+        group = agreement.answers_with(self.name) if agreement.summed else ()
+        self._phase: Phase = agreement.mechanism.phase(agreement, self._terms, p, self._loss, group)
+
+    def charging(self, ledger: Ledger, times: ReleaseTime, agreement: Agreement | None = None) -> "Owner":
+        """This owner with another run's ledger, and the same records; with another phase's terms where they are given.
 
         Records in memory were checked before and are not read again, so that the learner, who names the run, cannot measure
         how long that takes. Others are read again, within a slot of `times`. Raises as the class does.
         """
         owner = copy(self)  # with the same mechanism, so that noise drawn ahead is used once over all runs
         owner._one_at_a_time, owner._times, owner.ledger = threading.Lock(), times, ledger
-        ledger.open_for(self._fingerprint, Fraction(self._terms.delta))
+        if agreement is not None:
+            owner._draws = None
+            owner._agree(agreement)
+        ledger.open_for(owner._fingerprint, Fraction(owner._terms.delta))
         if not isinstance(self._records, Records):
             with times.held():
-                self._check_records(self._agreement, self.name, self._records, self._loss)
+                self._check_records(owner._agreement, self.name, self._records, self._loss)
         return owner
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the terms that it answers under."""
+        return self._fingerprint
 
     def _card(self) -> Card:
         m, ε = self._agreement.answers, self._terms.epsilon

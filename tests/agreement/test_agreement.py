@@ -280,3 +280,12 @@ def test_an_agreement_with_bounds_has_a_hash() -> None:
     agreed = Agreement.of(document)
     assert hash(agreed) == hash(Agreement.of(document))
     assert len({agreed, Agreement.of(document), agreed.replace(model={"theta_max": 2.0})}) == 2
+
+
+def test_numbers_that_numpy_counted_are_numbers() -> None:
+    """Sizes of frames and arrays come as numpy's integers in a document that Python makes."""
+    owner = {"name": "a", "records": np.int64(200), "epsilon": np.float64(1.0)}
+    document = {"agreement": {"rule": "auto"}, "model": {"loss": "squared"}, "owner": [owner]}
+    assert Agreement.of(document).owner[0].records == 200
+    with pytest.raises(AgreementError, match="must be a whole number"):
+        Agreement.of({**document, "owner": [{**owner, "records": np.float64(200.5)}]})

@@ -27,7 +27,15 @@ def summed(owners: int = 5, owner: dict | None = None, **terms: object) -> Agree
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"dropouts": 1}, "dropouts: 1 owners may not be missing yet"),
+        (
+            {"dropouts": 3},
+            r"dropouts: with 3 of 5 owners missing and 1 on its side.*dropouts to at most \(N - t - 1\)/2 = 1",
+        ),
+        ({"dropouts": 2, "colluding": 1}, r"more than t \+ 2d = 5 owners"),
+        (
+            {"rule": "A2", "group_size": 4, "dropouts": 1},
+            "rule A2 has 2 owner.*but for 1 owner that may be missing.*least 4",
+        ),
         ({"colluding": 4}, "colluding: with 4 of 5 owners on the learner's side.*at most N - 2 = 3"),
         ({"robust": 1}, "robust: lies cannot be told apart in a sum"),
         ({"rule": "A2"}, "aggregation: rule A2 has 1 owner.*at least 3 owners in each group"),

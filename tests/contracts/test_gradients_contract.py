@@ -59,6 +59,18 @@ def test_exact_along_a_path(way, seed, bound, spread):
         )
 
 
+def test_exact_with_many_features():
+    """Where matrices are large, they are not copied for each run."""
+    rng, p = np.random.default_rng(0), 40
+    X = rng.normal(size=(3, 60, p))
+    parts = tuple(Records.of(x, x[:, 0] + rng.normal(size=60)) for x in X)
+    gradients, clipping = WAYS["clipped squared"](parts, 30.0), WAYS["records"](parts, 30.0)
+    for _ in range(4):
+        who, theta = rng.integers(3, size=8), rng.normal(size=(8, p)) / 5
+        np.testing.assert_allclose(gradients(who, theta), clipping(who, theta), rtol=1e-9, atol=1e-9)
+    assert 0 < gradients.clipped == clipping.clipped < gradients.asked
+
+
 @given(seed=st.integers(0, 10**6))
 def test_gram_is_exact_without_clipping(seed):
     parts, rng = participants(seed), np.random.default_rng(seed)

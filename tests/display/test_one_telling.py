@@ -102,10 +102,12 @@ def test_every_screen_says_the_verdict_of_every_owner(said: Forecast, capsys: py
     page = {row["name"]: row for row in view_of(said)["owners"]}
     document = {owner["name"]: owner for owner in json.loads(said.to_json())["owners"]}
     for owner in said.owners:
-        alone, together = percent(owner.own.alone), percent(owner.own.together)
+        costs = [percent(ψ) for ψ in (owner.own.alone, owner.own.together, owner.own.personalized)]
+        gain = percent(round(owner.on_own.gain, 4))
         for text in (details, short, card):
-            line = next(line for line in rows_of(text, owner.name) if alone in line and together in line)
-            assert f" {owner.verdict}" in line, line
+            rows = [re.split(r"\s{2,}", line.strip())[1:] for line in rows_of(text, owner.name)]
+            row = next(row for row in rows if row[:3] == costs)
+            assert {owner.verdict, gain} <= set(row) or (text is details and f"{owner.verdict}, " in row[4]), row
         row, kept = page[owner.name], document[owner.name]
         assert row["verdict"] == owner.verdict
         assert (row["alone"], row["together"]) == (kept["alone"], kept["together"]) == (owner.alone, owner.together)
@@ -114,7 +116,7 @@ def test_every_screen_says_the_verdict_of_every_owner(said: Forecast, capsys: py
         assert row["joining"] == kept["on_own"]
         row_of_html = re.search(rf"<tr><td>{owner.name}</td>(.*?)</tr>", said._repr_html_())
         assert row_of_html is not None
-        assert [f"<td>{cell}</td>" in row_of_html[1] for cell in (alone, together, owner.verdict)] == [True] * 3
+        assert re.findall(r"<td>(.*?)</td>", row_of_html[1])[:5] == [*costs, owner.verdict, gain]
 
 
 def test_every_screen_says_the_same_sentence(said: Forecast, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,10 +148,11 @@ def test_every_screen_says_what_the_sum_would_give(outlook: Forecast, capsys: py
         (
             0.5,
             2.0,
-            "pays from a budget of 0.5 for every owner with it, and from a budget of 2 for every owner without.",
+            "pays for somebody from a budget of 0.5 of every owner with it, and for somebody from a budget of 2 of every "
+            "owner without.",
         ),
-        (1e-4, None, "typically pays at any budget with it, and at no budget without."),
-        (None, None, "typically pays at no budget, with or without it."),
+        (1e-4, None, "typically pays for somebody at any budget with it, and for nobody without."),
+        (None, None, "typically pays for nobody, with or without it."),
     ):
         changed = replace(found, break_even_epsilon=hidden, break_even_epsilon_each=each)
         assert words in str(replace(outlook, with_sum=changed).with_sum_in_words)

@@ -138,7 +138,7 @@ def test_the_expected_gap_is_that_of_a_ridge_by_plain_algebra() -> None:
     left = 0.5 * off @ H @ off + 0.5 * v * np.trace(A @ H @ A)
     gain = 0.5 * best @ H @ best
     share = 0.5 * h * (Q.T @ best) ** 2 / gain
-    table = Tables(h[None], np.ones((1, 1)), share[None], np.array([gain]))
+    table = Tables(h[None], np.ones((1, 1)), share[None], np.array([gain]), np.ones(1), np.full(1, np.inf))
     biased, of_noise = table.tied(λ)
     assert biased + v * of_noise == pytest.approx(left / gain)
     assert table.solved(0.0, v, 0.0) == pytest.approx(v * np.trace(np.linalg.inv(H)) / (2 * gain))
@@ -157,7 +157,7 @@ def test_shares_of_tables_are_whole_and_curvatures_within_what_is_declared(loss:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("δ", [0.0, 1e-6])
 def test_what_noise_drowns_is_the_private_mean(δ: float) -> None:
-    """Below nε = 100 nothing is measured; the mean has noise of scale b = 2/(nε) and is drawn to the middle by 1/(1 + 18b²)."""
+    """Below nε = 100 nothing is measured; the mean has noise of scale b = 2/(nε), and with v = 2b² a step (1 − v)/(1 + v)."""
     X, y, b = np.zeros((900, 30)), np.full(900, 0.4), 2 / 90
     fits = [PrivateRegressor(epsilon=0.1, delta=δ, bounds=(-1, 1), target_bounds=(-1, 1)).fit(X, y) for _ in range(6)]
     for model in fits:
@@ -166,9 +166,52 @@ def test_what_noise_drowns_is_the_private_mean(δ: float) -> None:
         assert (model.privacy_spent_.epsilon, model.privacy_spent_.delta) == (0.1, 0.0)
     agreement = fits[0].agreement_
     assert agreement.mechanism.scale(agreement, agreement.owner_tables[0]) / 2 == pytest.approx(b)
-    assert agreement.agreement.step == pytest.approx(1 / (1 + 18 * b**2), rel=1e-6)
+    assert agreement.agreement.step == pytest.approx((1 - 2 * b**2) / (1 + 2 * b**2), rel=1e-6)
     # The mean of six draws is further off less than once in a million.
     assert np.mean([model.intercept_ for model in fits]) == pytest.approx(0.4, abs=0.1)
+
+
+@pytest.mark.parametrize("variance", [1e-6, 0.01, 0.3, 2.0])
+def test_a_constant_is_never_further_off_than_the_private_mean(variance: float) -> None:
+    """Whatever the target's mean m is; drawn to the middle by s²/(s² + v) alone it was, of targets that are skewed."""
+    declared = Declared(losses.Squared(), 0.5, 1e-5, 0, True, 0.0, 0.0, 1.0, ((100, 1.0, 0.0),))
+    _, η = declared.constant(variance)
+    m = np.linspace(-1.0, 1.0, 21)
+    assert 0.0 < η <= 1.0
+    assert ((1 - η) ** 2 * m**2 + η**2 * variance <= variance * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_what_leaves_more_than_nothing_on_tables_of_one_gain_is_not_chosen(intercept: bool) -> None:
+    """A model that is good in the mean, and ten times worse than nothing where features explain little."""
+    declared = Declared(
+        losses.Squared(), 0.5, 1e-5, 7, intercept, 7.0, 2.0, 1.0, ((100, 1.0, 0.0),), size=(0.1, 0.3), nothing=1e-4
+    )
+    tables = declared.tables(2.0)
+    off, noise = tables.tied(0.1)
+    weak = tables.gain == tables.gain.min()
+    variance = 1.2 * ((tables.most - off)[weak].mean()) / noise[weak].mean()
+    assert (off + variance * noise)[weak].mean() > tables.most[weak].mean()
+    assert np.isinf(tables.expected(off + variance * noise))
+    assert tables.expected(off + 0.5 * variance * noise) < 1.0
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("δ", [0.0, 1e-6])
+def test_a_skewed_target_is_not_drowned_by_noise_of_its_range(δ: float, intercept: bool) -> None:
+    """Few rows reach the end of the range. 10 to 100 times what nothing leaves was left where its ends set the noise."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1, 1, (800, 8))
+    y = np.exp(1.2 * (0.3 * X[:, 0] + 0.3 * X[:, 1] + rng.normal(size=800)))
+    y = y if intercept else y - y.mean()
+    far = np.abs(y).max()
+    given = {"bounds": (-1, 1), "target_bounds": (y.min(), y.max()) if intercept else (-far, far)}
+    left = []
+    for _ in range(5):
+        model = PrivateRegressor(epsilon=1.0, delta=δ, fit_intercept=intercept, **given).fit(X, y)
+        left.append(np.mean((y - model.predict(X)) ** 2) - np.var(y))
+    assert np.median(left) < 0.1 * np.var(y)
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])

@@ -212,3 +212,32 @@ def test_counts_of_lengths_show_outliers_where_noise_is_small():
     counts = np.array([0, 0, 0, 0, share, 0])
     expected = np.exp(0.5 * share**2 / sd**2)
     assert Lengths(1.0, counts, sd**2).ratio(share, kinds, 1.0)[1] == pytest.approx(expected)
+
+
+def test_columns_that_hardly_vary_leave_a_posterior(data, public):
+    """Nearly equal columns make the prior nearly singular, which Cholesky's factorization does not take."""
+
+    def wider(rows):
+        x, y = rows
+        return np.column_stack([x, x[:, 0] + 1e-9 * x[:, 1], 0.0 * x[:, 0]]), y
+
+    problem = Problem.of(terms(0.5, **QUICK), [wider(rows) for rows in data], wider(public))
+    before = before_pilot(problem)
+    asked = pilot_terms(before, problem.terms.phases[0])
+    answers = one_answers(problem.under(asked), [np.random.SeedSequence(1)], asked.noise_scales())
+    told = told_by(before, asked, np.concatenate(answers))
+    assert np.isfinite(told.centre).all()
+    assert np.isfinite(told.root).all()
+
+
+def test_the_posterior_of_the_common_model_is_that_of_two_inverses(data, public):
+    """Against the textbook's form, where the prior is well conditioned."""
+    problem = Problem.of(terms(0.5, **QUICK), data, public)
+    before = before_pilot(problem)
+    asked = pilot_terms(before, problem.terms.phases[0])
+    answers = np.concatenate(one_answers(problem.under(asked), [np.random.SeedSequence(1)], asked.noise_scales()))
+    told = told_by(before, asked, answers)
+    prior = told.basis.T @ before.hessian @ before.spread @ before.hessian @ told.basis / 300
+    precision = np.linalg.inv(told.root @ told.root.T) - np.linalg.inv(prior)
+    assert np.allclose(precision, np.diag(np.diag(precision)), atol=1e-3 * np.abs(precision).max())
+    assert (np.diag(precision) > 0).all()

@@ -126,7 +126,7 @@ def test_what_is_found_for_all_owners_at_once_is_what_each_would_be_told(seed, s
     if several:
         c = replace(c, counts=rng.integers(1, 4, N).astype(float))
     if summed:
-        c = replace(c, colluding=1, floors=float(rng.uniform(0, 0.1)))
+        c = replace(c, uncounted=1, floors=float(rng.uniform(0, 0.1)))
     whole = c.one_by_one()
     first = [int(np.flatnonzero(c.entries == i)[0]) for i in range(N)]
 

@@ -20,6 +20,7 @@ from copriv.simulation import simulate
 # What scripts rely on (the forecast's JSON contract), and what was added to it since.
 TOP = {"schema", "agreed", "recommended", "public_only", "bounds", "owners"}
 ADDED = {
+    "too_few",
     "kind",
     "sampled_by_owner",
     "strata_unused",
@@ -409,20 +410,36 @@ def test_stages_are_reported(outlook):
     assert STAGES == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
+def test_public_rows_of_one_target_leave_every_verdict_open() -> None:
+    """They once said with more than 99 % that joining pays for nobody."""
+    x = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+    agreed = Agreement.of({
+        "agreement": {"rule": "auto", "horizon": 30},
+        "model": {"loss": "squared"},
+        "owner": [{"name": name, "records": 5000, "epsilon": 1.0} for name in ("a", "b")],
+    })  # fmt: skip
+    found = forecast(agreed, (x, np.full(60, 3.0)), runs=32)
+    assert (found.joining.answer, found.joining.too_few) == ("open", "targets")
+    assert "all public rows have the same target" in found.verdict
+
+
 def test_fewer_public_rows_than_parameters_leave_every_verdict_open() -> None:
-    """All worlds rest on one guess of the model then, and agree with each other whatever that is."""
+    """All worlds rest on one guess of the model then, and agree whatever that is. An intercept is a parameter."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (40, 12))
     y = x @ rng.normal(size=12) + 0.1 * rng.normal(size=40)
     agreed = Agreement.of({
         "agreement": {"rule": "auto", "horizon": 30},
-        "model": {"loss": "squared"},
+        "model": {"loss": "squared", "intercept": True},
         "data": {"heterogeneity": 0.0},
         "owner": [{"name": name, "records": 5000, "epsilon": 1.0} for name in ("a", "b")],
     })  # fmt: skip
-    few, enough = (forecast(agreed, (x[:rows], y[:rows]), runs=32) for rows in (10, 40))
+    few, enough = (forecast(agreed, (x[:rows], y[:rows]), runs=32) for rows in (12, 40))
     assert few.joining_pays is None
     assert {owner.on_own.answer for owner in few.owners} == {"open"}
     assert all(0.25 <= owner.on_own.probability <= 0.75 for owner in few.owners)
     assert "open" in str(few)
+    assert "fewer public rows than parameters" in few.verdict
+    assert few.to_dict()["too_few"] == "rows"
+    assert enough.joining.too_few is None
     assert any(abs(owner.on_own.probability - 0.5) > 0.25 for owner in enough.owners)

@@ -161,6 +161,13 @@ def test_pictures_of_simulations(simulation, shape, monkeypatch):
     whole(simulations(simulation)[shape].plot(), monkeypatch)
 
 
+def test_a_simulations_picture_says_whose_records_it_is_about_and_the_verdict(simulation):
+    """Its lines once made joining look good for owners whose own records it made worse."""
+    drawn = " ".join(" ".join(text.get_text().split()) for text in simulation.plot().texts)
+    assert "What privacy costs the model, on everybody's records" in drawn
+    assert " ".join(simulation.verdict.split()) in drawn
+
+
 @pytest.mark.parametrize(
     ("name", "factor", "owners"), [("owner", 1.0, 1), (LONG, 1e-6, 24), (WIDE, 1e6, 24), (HOSTILE, 1.0, 1)]
 )

@@ -7,7 +7,7 @@ from math import factorial
 
 import numpy as np
 import pytest
-from benchmarks.market import FACTORS, LIES, LOT, Consortia, better_off, outcomes
+from benchmarks.market import FACTORS, LIES, LOT, Consortia, better_off, exchanged, outcomes
 from scipy.optimize import minimize
 
 import copriv
@@ -19,6 +19,7 @@ from copriv.market import MECHANISMS
 from copriv.market import mechanisms as posted
 from copriv.market.allocation import _searched, coalition_values, shapley_shares
 from copriv.market.costs import PrivacyCosts
+from copriv.market.exchange import even_epsilon, exchange
 from copriv.market.mechanisms import common, equal, shapley
 from copriv.terms import PrivacyCost
 
@@ -142,10 +143,10 @@ def test_local_search_finds_nearly_all_that_can_be_saved():
 def test_nobody_is_worse_off_and_payments_balance(owners):
     trades = 0
     for seed in range(3 if owners == 10 else 8):
-        stated = Consortia.drawn(np.random.default_rng([seed, owners]), owners).stated()
-        found = outcomes(stated)
+        consortium = Consortia.drawn(np.random.default_rng([seed, owners]), owners)
+        found = outcomes(consortium.stated(), consortium.records)
         most = found["shapley"][0].surplus
-        for name, (outcome, traded) in found.items():
+        for name, (outcome, traded, _) in found.items():
             assert outcome.payment.sum() == pytest.approx(0.0, abs=1e-9 * max(most, 1.0)), name
             assert outcome.net.min() >= -1e-9 * max(most, 1.0), name
             assert outcome.net.sum() == pytest.approx(outcome.surplus, abs=1e-9 * max(most, 1.0))
@@ -183,17 +184,25 @@ def test_joining_at_the_common_epsilon_is_an_equilibrium():
     assert joining > 0
 
 
-def best_lies(owners, seeds, lies_each, seed, about=LIES):
-    """Trades, and the largest gain of random lies about all of these at once, over what the mechanism saves."""
+def in_trades(stated, _):
+    return *posted.posted(stated, LOT), None
+
+
+def best_lies(owners, seeds, lies_each, seed, about=LIES, way=in_trades):
+    """Consortia that save something, and the largest gain of random lies about all of these at once, over what is saved.
+
+    way: a mechanism, of statements and of the true records.
+    """
     rng, traded, most = np.random.default_rng(seed), 0, 0.0
     for consortium in (Consortia.drawn(np.random.default_rng([one, owners]), owners) for one in seeds):
         truth = consortium.stated()
-        honest = posted.posted(truth, LOT)
-        traded += sum(len(trade.sellers) > 0 for trade in honest[1])
+        honest = way(truth, consortium.records)
+        traded += honest[0].surplus > 0
         for _ in range(lies_each):
             i, lie = int(rng.integers(owners)), {one: float(np.exp(rng.normal(0.0, 1.5))) for one in about}
             stated = consortium.stated_all(i, lie)
-            gain = better_off(truth, stated, posted.posted(stated, LOT), i) - better_off(truth, truth, honest, i)
+            after = way(stated, consortium.records)
+            gain = better_off(truth, stated, after, i) - better_off(truth, truth, honest, i)
             most = max(most, gain / max(honest[0].surplus, 1.0))
     return traded, most
 
@@ -202,6 +211,57 @@ def test_no_lie_gains_where_prices_are_posted_by_a_third_group():
     traded, most = best_lies(9, range(6), 25, 1)
     assert traded >= 2
     assert most <= 1e-9
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_no_lie_gains_in_an_exchange(known):
+    def of_lots(stated, records):
+        return exchanged(stated, records if known else np.full(len(records), float(LOT)))
+
+    trading, most = best_lies(6, range(8), 25, 2, way=of_lots)
+    assert trading >= 3
+    assert most <= 1e-9
+
+
+def test_a_lie_gains_in_an_exchange_of_as_many_records_as_are_stated():
+    assert best_lies(6, range(8), 25, 2, way=lambda stated, _: exchanged(stated, stated.members.records))[1] > 1e-3
+
+
+def test_the_members_of_an_exchange_are_the_largest_set_that_nobody_in_it_would_leave():
+    """Against all sets, with ψ from plain loops over owners and lines."""
+    members = 0
+    for seed in range(12):
+        consortium = Consortia.drawn(np.random.default_rng([seed, 7]), 5)
+        stated, L = consortium.stated(), consortium.records
+        m, level = stated.members, even_epsilon(stated, L)
+        n, v = m.records, m.records / sum(m.records)
+
+        def net(i, others, stated=stated, m=m, n=n, v=v, L=L, level=level, costs=consortium.costs):
+            best = np.inf
+            for fixed, slope in zip(m.curve.fixed, m.curve.slope, strict=True):
+                sure = sum(1 / (m.information / L[j] + m.spread + slope / (L[j] * level) ** 2) for j in others)
+                best = min(best, fixed + 1 / (sure + 1 / (m.information / n[i] + m.spread)))
+            most = n[i] / (n[i] + sum(L) - L[i])
+            own = m.without_joining[i] + m.information / sum(n) - m.spread * (sum(v**2) + 2 * (most - v[i]))
+            return stated.worth[i] * (own - best) - price(costs[i], m.epsilon[i], level)
+
+        sets = [s for k in range(6) for s in itertools.combinations(range(5), k)]
+        stable = [s for s in sets if all(net(i, [j for j in s if j != i]) >= 0 for i in s) and len(s) != 1]
+        found = exchange(stated, L, level)
+        assert tuple(np.flatnonzero(found.epsilon)) == max(stable, key=len)
+        assert set().union(*stable) == set(max(stable, key=len))  # every such set is a part of it
+        members += len(max(stable, key=len))
+        for i in np.flatnonzero(found.epsilon):
+            assert found.net[i] == pytest.approx(net(i, [j for j in max(stable, key=len) if j != i]))
+    assert members >= 6
+
+
+def test_the_even_epsilon_is_where_noise_costs_what_few_records_cost():
+    stated = Consortia.drawn(np.random.default_rng(5), 4).stated()
+    lots = np.array([1e3, 2e3, 3e3, 4e3])
+    ε, m = even_epsilon(stated, lots), stated.members
+    noise = float(m.curve.at(sum((L / 1e4 / (L * ε)) ** 2 for L in lots)))
+    assert noise == pytest.approx(m.information / 1e4, rel=0.05)
 
 
 def test_a_lie_gains_where_the_buyers_set_the_terms_themselves(monkeypatch):
@@ -231,9 +291,9 @@ def test_a_lie_gains_where_buyers_pay_what_they_state(monkeypatch):
 def test_lies_gain_in_the_efficient_allocation():
     consortium, gains = Consortia.drawn(np.random.default_rng(3), 3), []
     truth = consortium.stated()
-    before = outcomes(truth)
+    before = outcomes(truth, consortium.records)
     for factor in FACTORS:
-        after = outcomes(consortium.stated("worth", 1, factor))
+        after = outcomes(consortium.stated("worth", 1, factor), consortium.records)
         stated = consortium.stated("worth", 1, factor)
         gains.append(better_off(truth, stated, after["shapley"], 1) - better_off(truth, truth, before["shapley"], 1))
     assert max(gains) > 0.01 * before["shapley"][0].surplus
@@ -241,8 +301,9 @@ def test_lies_gain_in_the_efficient_allocation():
 
 def test_an_honest_statement_is_worth_what_the_outcome_says():
     for seed in range(6):
-        truth = Consortia.drawn(np.random.default_rng(seed), 5).stated()
-        for name, found in outcomes(truth).items():
+        consortium = Consortia.drawn(np.random.default_rng(seed), 5)
+        truth = consortium.stated()
+        for name, found in outcomes(truth, consortium.records).items():
             for i in range(5):
                 assert better_off(truth, truth, found, i) == pytest.approx(found[0].net[i], rel=1e-6, abs=1e-6), name
 
@@ -291,13 +352,18 @@ def test_a_market_is_made_of_a_forecast(offer):
     assert [owner.epsilon for owner in proposed.owner] == ε[ε > 0].tolist()
     assert all(owner.market is None for owner in proposed.owner)
     assert offer.proposed("posted") is None
+    exchanged_ = offer["exchange"]
+    assert set(exchanged_.epsilon) <= {0.0, offer.lot_epsilon}
+    if proposed := offer.proposed("exchange"):
+        assert [owner.records for owner in proposed.owner] == [300] * int((exchanged_.epsilon > 0).sum())
 
 
 def test_worthless_accuracy_makes_no_market(offer):
     stated = replace(offer.statements, worth=np.zeros(3))
     first, (last, trades) = shapley(stated), posted.posted(stated, 300.0)
+    swapped = exchange(stated, offer.lots, offer.lot_epsilon)
     found = replace(
-        offer, statements=stated, outcomes=(first, equal(stated, first), common(stated), last), trades=trades
+        offer, statements=stated, outcomes=(first, equal(stated, first), common(stated), last, swapped), trades=trades
     )
     assert all(not one.epsilon.any() and not one.payment.any() for one in found.outcomes)
     assert found.proposed() is None

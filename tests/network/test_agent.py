@@ -81,7 +81,8 @@ def test_over_a_network_every_answer_leaves_at_a_fixed_time(tmp_path: Path, mech
         keys=unsigned(NAMES[0]),
     )  # fmt: skip
     slot = agent._times.slot
-    owner = agent._owner("run")
+    agent._ledger_of("run")
+    owner = agent._owner
     query = Query("q", agreed.fingerprint, NAMES[0], np.zeros(3))
     begun = time.perf_counter()
     owner.answer(query)

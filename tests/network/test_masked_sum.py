@@ -24,9 +24,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, BudgetRefused, CoprivError, QueryRefused
-from copriv.network import masked_sum
+from copriv.network import masked_sum, sum_attempt
 from copriv.network.keys import Keys, KeysRefused
-from copriv.network.masked_sum import AnotherKey, KeysOfSum, MaskedAnswers, SignedKey, SignedSet, members
+from copriv.network.masked_sum import MaskedAnswers, SignedKey, SignedSet, members
+from copriv.network.sum_attempt import AnotherKey, SumAttempt
 from copriv.privacy import masks
 from copriv.privacy.ledger import MemoryLedger
 from copriv.privacy.masks import Attempt, EphemeralKey, point_digest
@@ -86,17 +87,25 @@ class Adds:
         return Answer(query.identity, query.fingerprint, self.name, hidden, 1)
 
 
-class Learner(KeysOfSum):
-    """The keys of an attempt, and what `copriv.network.run` then adds up."""
+class Learner(SumAttempt):
+    """The learner's side of an attempt, and what `copriv.network.run` then adds up."""
 
     def __init__(self, attempt: Attempt, owners: Any) -> None:
         super().__init__(attempt, owners)
-        self.masked, self._owners = dict[str, Words](), owners
+        self.vectors, self._owners = dict[str, Words](), owners
+
+    @property
+    def keys(self) -> tuple[SignedKey, ...]:
+        return self.said(sum_attempt.KEY)
+
+    @property
+    def signatures(self) -> tuple[SignedSet, ...]:
+        return self.said(sum_attempt.SET)
 
     @property
     def sum(self) -> Words | None:
-        whole = self.masked.keys() == self._owners.keys()
-        return np.sum([*self.masked.values()], axis=0, dtype=np.uint64) if whole else None
+        whole = self.vectors.keys() == self._owners.keys()
+        return np.sum([*self.vectors.values()], axis=0, dtype=np.uint64) if whole else None
 
 
 STRIKES = ("before the charge", "after the charge", "before the record", "after the record")
@@ -180,11 +189,15 @@ class World:
             return None
         except CoprivError:
             return None
+        self.took(name, reply)
+        return reply
+
+    def took(self, name: str, reply: Any) -> None:
+        """Keep what left an owner."""
         if isinstance(reply, Answer):
             words = as_words(reply.gradient).tobytes()
             assert self.vectors[words].identity in self.ledgers[name]._charged, "a vector left uncharged"
             self.left.add(words)
-        return reply
 
     def ask(self, name: str, attempt: Attempt) -> Any:
         reply = self.say(name, lambda side: side.key(attempt, THETA))
@@ -296,12 +309,10 @@ class World:
 
     def heard(self, learner: "Learner", reply: Any) -> None:
         with suppress(QueryRefused):
-            if isinstance(reply, SignedKey):
-                learner.key(reply)
-            elif isinstance(reply, SignedSet):
-                learner.sign(reply)
+            if isinstance(reply, SignedKey | SignedSet):
+                learner.take(reply)
             elif isinstance(reply, Answer):
-                learner.masked.setdefault(reply.owner, as_words(reply.gradient))
+                learner.vectors.setdefault(reply.owner, as_words(reply.gradient))
 
     def right(self, attempt: Attempt, total: Words) -> bool:
         """Whether it is the sum of one vector of each owner that was masked in this attempt."""
@@ -434,19 +445,19 @@ def test_signatures_of_another_attempt_are_refused(world: World, other: Attempt)
 
 
 def test_a_learner_takes_what_is_signed_and_nothing_that_differs(world: World) -> None:
-    learner = KeysOfSum(FIRST, world.parties)
+    learner = Learner(FIRST, world.parties)
     key = world.ask("bank-0", FIRST)
     for message in (
         replace(key, signature="00"), replace(key, owner="bank-1"), replace(key, owner="nobody"),
         world.ask("bank-0", SECOND),
     ):  # fmt: skip
         with pytest.raises(QueryRefused, match="did not sign this"):
-            learner.key(message)
-    learner.key(key)
+            learner.take(message)
+    learner.take(key)
     with pytest.raises(AnotherKey, match="another key before"):
-        learner.key(world.own_key("bank-0", FIRST, "bank-0"))
-    with pytest.raises(QueryRefused, match="not every owner has given a key"):
-        learner.sign(SignedSet("bank-0", world.keys["bank-0"].sign(b"")))
+        learner.take(world.own_key("bank-0", FIRST, "bank-0"))
+    with pytest.raises(QueryRefused, match="not every owner has said what comes before"):
+        learner.take(SignedSet("bank-0", world.keys["bank-0"].sign(b"")))
     assert (learner.keys, learner.signatures) == ((), ())
 
 
@@ -550,11 +561,11 @@ def test_a_sum_of_certified_owners_with_ledgers_in_files(tmp_path: Any) -> None:
             first = [side.key(attempt, THETA) for side in sides]
             if life == 1:
                 for key in first:
-                    learner.key(key)
+                    learner.take(key)
                 for side in sides:
-                    learner.sign(side.sign(attempt, learner.keys))
+                    learner.take(side.sign(attempt, learner.keys))
                 first = [side.masked(attempt, learner.signatures) for side in sides]
-            learner.masked = {one.owner: as_words(one.gradient) for one in first}
+            learner.vectors = {one.owner: as_words(one.gradient) for one in first}
             assert learner.sum is not None
             assert np.array_equal(learner.sum, np.sum(noisy, axis=0, dtype=np.uint64))
             assert [ledger.answers for ledger in ledgers] == [1, 1, 1]

@@ -10,7 +10,8 @@ from copriv.agreement import Agreement
 from copriv.errors import BudgetRefused, QueryRefused
 from copriv.losses import Squared
 from copriv.model.records import Records
-from copriv.network.masked_sum import KeysOfSum, MaskedAnswers
+from copriv.network import sum_attempt
+from copriv.network.masked_sum import MaskedAnswers
 from copriv.owner import Owner
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.privacy.masks import Attempt, point_digest
@@ -72,12 +73,13 @@ def attempt_of(agreed: Agreement, theta: Any, round_: int = 1, attempt: int = 1)
 
 def added_up(attempt: Attempt, theta: Any, asked: dict[str, MaskedAnswers]) -> Any:
     """The words' sum in one attempt of honest parties."""
-    learner = KeysOfSum(attempt, {name: Party(name) for name in NAMES})
+    learner = sum_attempt.SumAttempt(attempt, {name: Party(name) for name in NAMES})
     for side in asked.values():
-        learner.key(side.key(attempt, theta))  # type: ignore[arg-type]
+        learner.take(side.key(attempt, theta))  # type: ignore[arg-type]
     for side in asked.values():
-        learner.sign(side.sign(attempt, learner.keys))
-    words = [as_words(side.masked(attempt, learner.signatures).gradient) for side in asked.values()]
+        learner.take(side.sign(attempt, learner.said(sum_attempt.KEY)))
+    signatures = learner.said(sum_attempt.SET)
+    words = [as_words(side.masked(attempt, signatures).gradient) for side in asked.values()]
     return np.sum(words, axis=0, dtype=np.uint64)
 
 

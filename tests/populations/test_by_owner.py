@@ -236,7 +236,7 @@ def test_a_world_deals_what_was_agreed_and_each_law_has_the_best_model_that_was_
     away, squared = np.zeros((5, P)), loss == "squared"
     away[0] = [1.5, 0.0, 0.0]
     laws = _laws(1, away, each, loss)
-    assert laws._models_classes is (each == 50)
+    assert laws.models_classes is (each == 50)
     for k, world in enumerate(laws.drawn(3, 0)):
         held_by_owner = [one.records for one in world.owners]
         for own, held in zip(world.problem(_terms(loss)).owners, held_by_owner, strict=True):

@@ -1,6 +1,7 @@
-"""Lengths of rows and sizes of targets: which bin, what a fit pays for them, and what follows from them."""
+"""Lengths of rows and intervals of targets: which bin, what a fit pays for them, and what follows from them."""
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from copriv.estimators import PrivateClassifier, PrivateRegressor, SharedLedger
 from copriv.estimators.declared import Measured, measuring, terms, without_data
 from copriv.losses import Squared
-from copriv.mechanisms.lengths import BINS, Histograms, shares
+from copriv.mechanisms.lengths import BINS, EDGES, TARGETS, Histograms, shares
 from copriv.model.records import Records
 
 
@@ -27,7 +28,8 @@ def test_each_row_is_in_one_bin_of_each_histogram(intercept: bool) -> None:
     y = [3.0, -0.6, 0.5, -0.5, 0.25, 0.2, 0.0, 0.0, 1e-300]
     found = Histograms(4.0, intercept, True).of(Squared(), Records.of(x, y), np.zeros(x.shape[1])) * len(lengths)
     np.testing.assert_allclose(found[:BINS], [3, 1, 2, 0, 0, 0, 0, 0, 3], atol=1e-12)
-    np.testing.assert_allclose(found[BINS:], [2, 2, 2, 0, 0, 0, 0, 0, 3], atol=1e-12)
+    by_end = [sum(bool(a < one <= b) for one in y) for a, b in pairwise([-np.inf, *EDGES, np.inf])]
+    np.testing.assert_allclose(found[BINS:], by_end, atol=1e-12)
 
 
 def test_shares_are_the_nearest_that_are_shares() -> None:
@@ -61,21 +63,51 @@ def test_parts_add_up_to_the_budget_exactly() -> None:
 
 def test_nothing_is_spent_where_little_would_be_heard_or_a_caller_bounds_rows() -> None:
     assert measuring(wanted(3000, 1.0), None) is not None
-    assert measuring(wanted(300, 1.0), 1.0) is None  # of two histograms, from nε = 800 on, where a norm is stated
+    assert measuring(wanted(399, 1.0), 1.0) is None  # of two histograms, from nε = 400 on, where a norm is stated
     parts = [measuring(wanted(n, 1.0), None) for n in (401, 201, 101, 99)]  # where only ranges are
     assert [round(one[0].owner[0].epsilon, 9) for one in parts[:3]] == [0.1, 0.2, 0.4]
     assert parts[3] is None
     assert measuring(wanted(3000, 1.0, feature_bound=1.5), None) is None
 
 
+def targets_at(*shares_by_value: tuple[float, float]) -> np.ndarray:
+    """Shares of targets that have a few values."""
+    found = np.zeros(TARGETS)
+    for value, share in shares_by_value:
+        found[np.searchsorted(EDGES, value)] += share
+    return found
+
+
 def test_units_follow_where_hardly_a_row_is_longer() -> None:
-    rows, targets = np.zeros(BINS), np.zeros(BINS)
-    rows[[0, 3, 4]], targets[1:3] = (0.01, 0.59, 0.4), 0.5
-    found = Measured.of(np.concatenate([rows, targets]), 0.005)
-    assert (found.columns, found.target) == (3, 1)
+    rows = np.zeros(BINS)
+    rows[[0, 3, 4]] = 0.01, 0.59, 0.4
+    found = Measured.of(np.concatenate([rows, targets_at((-0.9, 0.5), (-0.6, 0.5))]), 0.005, intercept=True, spent=0.1)
+    assert (found.columns, found.centre, found.width, found.spent) == (3, -0.75, 0.25, 0.1)
     np.testing.assert_allclose(found.rows, [0.6, 0.4, 0, 0, 0, 0])
-    assert 0.5 * 0.25 < found.size < 0.75
-    assert Measured.of(rows, 0.0).target == 0
+    mean, variance = found.size
+    assert mean == pytest.approx(0.0)
+    assert variance == pytest.approx(0.25 + 1 / 12)  # two bins side by side, uniform within
+    np.testing.assert_allclose(found.clipped(np.array([-1.0, -0.75, 0.3])), [-1.0, 0.0, 1.0])
+    assert Measured.of(rows, 0.0, intercept=True).width == 1.0
+
+
+def test_without_an_intercept_the_interval_is_about_0() -> None:
+    rows = np.zeros(BINS)
+    rows[0] = 1.0
+    found = Measured.of(np.concatenate([rows, targets_at((-0.2, 0.5), (0.1, 0.5))]), 0.005, intercept=False)
+    assert (found.centre, found.width) == (0.0, 0.25)
+    assert sum(found.size) == pytest.approx(0.5 * (0.75**2 + 0.5**2 / 12) + 0.5 * (0.375**2 + 0.25**2 / 12))
+
+
+def test_an_interval_that_is_too_narrow_clips_at_most_a_quarter_at_either_end() -> None:
+    rng, rows = np.random.default_rng(0), np.zeros(BINS)
+    rows[0] = 1.0
+    for scale in (0.0, 0.02, 0.1):
+        shares_ = rng.dirichlet(np.ones(TARGETS))
+        found = Measured.of(np.concatenate([rows, shares_]), scale, intercept=True)
+        ends = np.array([-1.0, *EDGES, 1.0])
+        assert shares_[ends[1:] <= found.centre - found.width].sum() <= 0.25
+        assert shares_[ends[:-1] >= found.centre + found.width].sum() <= 0.25
 
 
 def test_ranges_ten_times_too_wide_lose_little() -> None:
@@ -101,10 +133,9 @@ def test_of_few_rows_wide_ranges_leave_more_than_a_private_mean_does(δ: float) 
 
 def test_a_unit_is_rather_too_close_than_far_too_wide() -> None:
     """A share of 3 to 6 scales may be noise of an empty bin; it costs little to clip up to a fifth of the rows."""
-    rows, targets = np.zeros(BINS), np.zeros(BINS)
-    rows[0], targets[[0, 4]] = 1.0, (0.09, 0.91)
-    found = [Measured.of(np.concatenate([rows, targets]), scale).target for scale in (0.01, 0.02, 0.035, 0.2 / 3)]
-    assert found == [0, 4, 4, 4]
+    rows = np.zeros(BINS)
+    rows[[0, 4]] = 0.09, 0.91
+    assert [Measured.of(rows, scale, True).columns for scale in (0.01, 0.02, 0.035, 0.2 / 3)] == [0, 4, 4, 4]
 
 
 def test_a_measured_fit_that_noise_drowns_says_so() -> None:

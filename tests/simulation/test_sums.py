@@ -9,7 +9,7 @@ from agreement.test_sums import summed
 from copriv.agreement import Agreement
 from copriv.errors import UsageError
 from copriv.privacy.noise import Law
-from copriv.privacy.simulated_noise import draws
+from copriv.privacy.simulated_noise import SimulatedNoise, draws
 from copriv.types import Array
 
 RUNS, P = 10_000, 2
@@ -110,3 +110,14 @@ def test_an_owner_cannot_replace_its_own_answer_in_a_sum() -> None:
     records = [(np.ones((100, P)), np.random.default_rng(i).normal(size=100)) for i in range(5)]
     with pytest.raises(UsageError, match="only the sum is seen"):
         copriv.own_learners(summed(), records, runs=2)
+
+
+@pytest.mark.parametrize("law", list(Law))
+def test_how_many_draws_are_made_at_once_changes_none(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
+    def drawn() -> list[list[float]]:
+        noise = SimulatedNoise(law, np.random.SeedSequence(1).spawn(3), (2, 5), 7)
+        return [noise(k).ravel().tolist() for k in range(7)]
+
+    many = drawn()
+    monkeypatch.setattr(SimulatedNoise, "CELLS", 2 * 3 * 2 * 5)
+    assert drawn() == many

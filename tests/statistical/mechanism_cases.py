@@ -26,6 +26,9 @@ N, P, BOUND, KAPPA = 20, 2, 0.8, 2
 ANCHOR, SHARE = 0.1, 0.4
 LENGTHS = 9
 """Bins of "lengths", which halve."""
+ENDS = [-3 / 4, -1 / 2, -1 / 4, -1 / 8, -1 / 16, -1 / 32, -1 / 64, -1 / 256]
+ENDS += [-end for end in reversed(ENDS)]
+"""Between the intervals of targets in "lengths"."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +70,7 @@ class Case:
     @property
     def length(self) -> int:
         if self.mechanism == "lengths":
-            return 2 * LENGTHS
+            return LENGTHS + len(ENDS) + 1
         if self.mechanism == "pilot":
             return P + 2 * 6
         return P + P * (P + 1) // 2 if self.mechanism in ("statistics", "moments") else P
@@ -172,12 +175,11 @@ def mean(case: Case, records: Records, theta: Array | None = None) -> Array:
     """The noise-free answer at θ (0): gradients 2(xᵀθ − y)x clipped, and second moments of rows of L1 length at most 1."""
     predicted = 0.0 if theta is None else records.features @ theta
     if case.mechanism == "lengths":
-        found = np.zeros((2, LENGTHS))
+        found = np.zeros(case.length)
         for x, y, w in zip(records.features, records.target, records.weight, strict=True):
-            for which, size in enumerate((math.sqrt(sum(x * x)), abs(y))):
-                halvings = sum(size <= 2.0**-k for k in range(1, LENGTHS))
-                found[which, halvings] += w / N
-        return found.ravel()
+            found[sum(math.sqrt(sum(x * x)) <= 2.0**-k for k in range(1, LENGTHS))] += w / N
+            found[LENGTHS + sum(y > end for end in ENDS)] += w / N
+        return found
     if case.mechanism == "moments":
         ω = _factor(records.features, 1.0, 2)
         x, slope = ω * records.features, np.clip(ω[:, 0] * 2.0 * (predicted - records.target), -BOUND, BOUND)

@@ -310,7 +310,7 @@ def rows_count_where_persons_should_in_moments(patch: Patch) -> None:
 
 @mutation(("lengths",), "noise")
 def two_histograms_for_the_price_of_one(patch: Patch) -> None:
-    patch.setattr(Histograms, "unit", property(lambda self: np.ones(BINS * self.number)))
+    patch.setattr(Histograms, "unit", property(lambda self: np.ones(self.length)))
 
 
 @mutation(("lengths",), "sensitivity")
@@ -318,7 +318,8 @@ def a_long_row_stands_in_every_bin_that_it_reaches(patch: Patch) -> None:
     right = Histograms.of
 
     def of(self, loss, records, theta):
-        return np.concatenate([np.cumsum(one[::-1])[::-1] for one in np.split(right(self, loss, records, theta), 2)])
+        found = np.split(right(self, loss, records, theta), [BINS])
+        return np.concatenate([np.cumsum(one[::-1])[::-1] for one in found])
 
     patch.setattr(Histograms, "of", of)
 

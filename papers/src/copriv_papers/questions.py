@@ -23,8 +23,8 @@ class Question:
 
 _GRAPH = "`graph`: each owner has a model and mixes those of neighbours; simulated, forecast, and run over a network by relay."
 _MARKET = (
-    "`copriv market`: by what owners state, who joins, at which ε, and who pays whom, under four mechanisms; "
-    "one bears lies."
+    "`copriv market`: by what owners state, who joins, at which ε, and who pays whom, under five mechanisms; "
+    "two bear lies."
 )
 _LIARS = (
     "`robust`: owners that lie are borne by S1 and S2, and missing noise is found out; not by A1, A2 or one answer."

@@ -15,9 +15,8 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from fractions import Fraction
 from functools import cached_property
-from math import nextafter
+from math import sqrt
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,13 +24,13 @@ from jaxtyping import Float
 from pydantic import ValidationError, model_validator
 
 from copriv import losses, mechanisms, rules
+from copriv.agreement.phases import check_pilot, documents_of, within
 from copriv.agreement.sums import check_sums
 from copriv.errors import AgreementError
 from copriv.formatting.cards import Card, Columns, Framed, Shown, Table, in_short
 from copriv.formatting.numbers import counted
 from copriv.formatting.sanitize import printable, reason
-from copriv.mechanisms import Mechanism, Pilot
-from copriv.rules import WITHOUT_WAITING
+from copriv.mechanisms import Mechanism
 from copriv.rules.graph import Graph
 from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.terms.explain import problems_of, unknown_names
@@ -79,7 +78,7 @@ class Agreement(Shown, Framed, AgreedTerms):
         if self.agreement.graph is not None:
             Graph.of(self)
         if self.has_pilot:
-            _check_pilot(self)
+            check_pilot(self)
             _ = self.phases
         return self
 
@@ -243,10 +242,37 @@ class Agreement(Shown, Framed, AgreedTerms):
         ('pilot', 1, 1.0)
         """
         if self.has_pilot:
-            return tuple(map(Agreement.of, _documents_of(self, self.pilot_share)))
+            return tuple(map(Agreement.of, documents_of(self, self.pilot_share)))
         if self.agreement.pilot is None:
             return (self,)
         return (self.replace(agreement={"pilot": None}),)
+
+    def chosen_run(self, chosen: Mapping[str, Any]) -> "Agreement":
+        """The agreement of the run after the pilot, with the terms that its answers chose, by key.
+
+        Raises AgreementError where one was not left open before the pilot, or is out of its range (`ranges`).
+
+        >>> left_open = agreement.replace(agreement={"pilot": 0.25, "ranges": {"step": [0.01, 10.0]}})
+        >>> left_open.chosen_run({"step": 0.5}).step
+        0.5
+        """
+        return self.phases[-1].replace(**within(self, chosen))
+
+    def phases_in_numbers(self) -> "tuple[Agreement, ...]":
+        """The same with a number for each term: of one that the pilot chooses, the middle of its range.
+
+        Raises AgreementError for a pilot whose terms are not fixed.
+        """
+        if not self.has_pilot:
+            return self.phases
+        if self.agreement.pilot_terms is None or self.agreement.rule == "auto":
+            raise AgreementError(
+                "agreement.pilot_terms: what the pilot is asked at, and the rule after it, are to be signed before it; copriv "
+                "forecast --out DIR makes them of the public rows"
+            )
+        ranges = self.agreement.ranges or {}
+        middle = {key: sqrt(low * high) for key, (low, high) in ranges.items() if key in ("step", "gradient_bound")}
+        return self.phases[0], self.chosen_run(middle)
 
     def check_one_phase(self) -> None:
         """Raise AgreementError where a pilot comes before the run."""
@@ -328,7 +354,7 @@ class Agreement(Shown, Framed, AgreedTerms):
         members = list(group)
         if not self.summed:
             return rules.Aggregation(self.weights[members])
-        return rules.SharedSum(self.weights[members], self.colluding, self._floors[members])
+        return rules.SharedSum(self.weights[members], self.uncounted, self._floors[members])
 
     @property
     def mechanism(self) -> Mechanism:
@@ -424,47 +450,3 @@ def _toml(value: Any) -> str:
 def _code_point(pair: re.Match[str]) -> str:
     character = json.loads(f'"{pair[0]}"')
     return f"\\U{ord(character):08x}"
-
-
-def _check_pilot(agreed: AgreedTerms) -> None:
-    """Raise AgreementError for terms that no pilot goes with."""
-    if agreed.agreement.mechanism == Pilot.name:
-        raise AgreementError(
-            "agreement.pilot: the run after it cannot be a pilot too; leave agreement.mechanism out to have it planned"
-        )
-    if agreed.summed:
-        raise AgreementError(
-            'agreement.pilot: the learner sees each answer of a pilot, where aggregation = "sum" says that it sees none; '
-            "leave one out"
-        )
-    if agreed.model.gradient_bound_assumed:
-        raise AgreementError(
-            "agreement.pilot: clips every gradient, and model.gradient_bound_assumed says that nothing does; leave one out"
-        )
-
-
-def _documents_of(agreed: AgreedTerms, share: float) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The documents of the pilot and of the run after it.
-
-    The pilot is asked at the public model, in the public metric: start, preconditioner and Ξ of the agreement are the run's.
-    """
-    document = agreed.model_dump(mode="python", exclude_none=True, by_alias=True)
-    whole = document["agreement"]
-    run = {**document, "agreement": {key: value for key, value in whole.items() if key != "pilot"}}
-    run["owner"] = [{**owner, "epsilon": _rest(owner["epsilon"], share)} for owner in document["owner"]]
-    in_common = ("name", "seed", "goal", "worthwhile", "learner_key")
-    terms = {key: whole[key] for key in in_common if key in whole}
-    terms |= {"rule": WITHOUT_WAITING.name, "horizon": agreed.n_owners, "answers": 1, "mechanism": Pilot.name}
-    pilot = {**document, "agreement": terms, "model": {**document["model"], "gradient_bound": "auto"}}
-    pilot["owner"] = [
-        {**owner, "group": None, "epsilon": share * owner["epsilon"], "delta": 0.0} for owner in document["owner"]
-    ]
-    return pilot, run
-
-
-def _rest(epsilon: float, share: float) -> float:
-    """The largest float that is at most ε less the pilot's part of it."""
-    left = epsilon - share * epsilon
-    while Fraction(left) + Fraction(share * epsilon) > Fraction(epsilon):
-        left = nextafter(left, 0.0)
-    return left

@@ -2,6 +2,7 @@
 
 from copriv.errors import AgreementError
 from copriv.mechanisms import Mechanism
+from copriv.mechanisms.mechanism import but_for
 from copriv.terms import AgreedTerms
 
 
@@ -18,27 +19,28 @@ def check_sums(agreed: AgreedTerms, mechanism: Mechanism, members: tuple[tuple[i
         if given:
             raise AgreementError(f'{given[0]}: is for sums of answers alone; set aggregation = "sum", or leave it out')
         return
-    if terms.dropouts:
-        raise AgreementError(
-            f"agreement.dropouts: {terms.dropouts} owners may not be missing yet: a sum has the answers of all owners, or "
-            "there is none; set dropouts = 0 (and attempts, for sums that have to be tried again)"
-        )
     if mechanism.why_not_summed:
         raise AgreementError(
             f'agreement.aggregation: with mechanism "{mechanism.name}" there is no sum, since {mechanism.why_not_summed}; '
             'choose "statistics", "moments", "laplace", "laplace-composed" or "gaussian", or aggregation = "each"'
         )
-    least, smallest = t + 2, min(map(len, members), default=N)
-    if least > N:
+    d, least, smallest = agreed.dropouts, agreed.fewest_in_sum, min(map(len, members), default=N)
+    if t + 2 > N:
         raise AgreementError(
             f"agreement.colluding: with {t} of {N} owners on the learner's side, a sum is of fewer than two others; it "
-            f"needs at least {least} owners, so set colluding to at most N - 2 = {N - 2}"
+            f"needs at least {t + 2} owners, so set colluding to at most N - 2 = {N - 2}"
+        )
+    if least > N:
+        raise AgreementError(
+            f"agreement.dropouts: with {d} of {N} owners missing and {t} on its side, the learner could have two sums "
+            f"of one noise, and subtract them; that takes more than t + 2d = {t + 2 * d} owners, so set dropouts to at most "
+            f"(N - t - 1)/2 = {(N - t - 1) // 2} (and attempts, for sums that have to be tried again)"
         )
     if smallest < least:
         raise AgreementError(
             f"agreement.aggregation: rule {terms.rule} has {smallest} owner(s) answer at a time, and a sum of so few hides "
-            f"no answer from the learner with {t} colluding owner(s); choose rule S1 or S2, in which all answer together, or "
-            f"put at least {least} owners in each group (group_size, owner.group)"
+            f"no answer from the learner with {t} colluding owner(s){but_for(d)}; choose rule S1 or S2, in which all answer "
+            f"together, or put at least {least} owners in each group (group_size, owner.group)"
         )
     if agreed.attempts >= agreed.answers:
         raise AgreementError(

@@ -1,4 +1,4 @@
-"""What is said of a data market: the four mechanisms side by side, then who answers, uses and pays under one of them."""
+"""What is said of a data market: the five mechanisms side by side, then who answers, uses and pays under one of them."""
 
 from copriv.formatting.cards import Card, Table
 from copriv.formatting.numbers import counted, listed, percent, plain_number, yes_or_no
@@ -38,9 +38,10 @@ def _answer(offer: Market) -> str:
     answering = [names[i] for i in range(len(names)) if best.epsilon[i] > 0]
     if not answering:
         return "By what is stated, no trade saves anybody anything: privacy costs more than accuracy is worth."
+    honest = max(offer.efficiency(offer[name]) for name in ("posted", "exchange"))
     return (
         f"By what is stated, {listed(answering)} should answer, and all together are better off by "
-        f"{plain_number(best.surplus)}. Where lying must not pay, {percent(offer.efficiency(offer['posted']))} of that is left."
+        f"{plain_number(best.surplus)}. Where lying must not pay, {percent(honest)} of that is left."
     )
 
 

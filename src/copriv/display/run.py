@@ -7,8 +7,9 @@ from typing import Any
 from copriv.display import Table
 from copriv.formatting.numbers import counted, estimated, listed, percent, percent_range
 from copriv.formatting.sanitize import printable
-from copriv.mechanisms.mechanism import against
+from copriv.mechanisms.mechanism import against, but_for
 from copriv.network.verify import Verdict
+from copriv.terms import AgreedTerms
 
 
 def run_tables(record: dict[str, Any]) -> tuple[Table, Table]:
@@ -35,11 +36,12 @@ def run_tables(record: dict[str, Any]) -> tuple[Table, Table]:
     return owners, compared(record["realised"], record["forecast"])
 
 
-def in_sums(colluding: int) -> str:
+def in_sums(agreement: AgreedTerms) -> str:
     """Say of a run what the learner saw, and against whom the owners' ε holds then."""
     return (
-        "The learner saw sums of all owners' answers, and no answer by itself: each was under masks that cancel in the sum "
-        f"alone. Every owner's epsilon holds against {against(colluding)}, if the others added their shares of the noise."
+        "The learner saw sums of owners' answers, and no answer by itself: each was under masks that only a sum is without. "
+        f"Every owner's epsilon holds against {against(agreement.colluding)}, if the others added their shares of the noise"
+        f"{but_for(agreement.dropouts)}."
     )
 
 
@@ -128,7 +130,7 @@ def verified(verdict: Verdict, model: Path | None, trusted: dict[str, bool]) -> 
         "owners",
     )
     if agreement.summed:
-        yield in_sums(agreement.colluding)
+        yield in_sums(agreement)
     exactly = "to the bit" if verdict.rounding == 0 else f"up to rounding ({verdict.rounding:.1g})"
     yield (
         f"{verdict.lines} lines, unbroken. The learner signed every query, and each owner every one of its answers. The "

@@ -10,7 +10,7 @@ from copriv.forecast.own_learners import OwnLearnersForecast
 from copriv.forecast.what_if import Target, Without
 from copriv.formatting.numbers import counted, listed, percent, percent_range, plain_number, rounded, times
 from copriv.formatting.sanitize import printable
-from copriv.problem.verdict import NO, YES, OwnerVerdict, Verdict
+from copriv.problem.verdict import NO, YES, Outcome, OwnerVerdict, Verdict
 from copriv.simulation import Simulation
 
 
@@ -59,7 +59,7 @@ def _answer(verdict: Verdict, worthwhile: float) -> str:
     if gain:
         said.append(_paying(verdict, gain))
     if even:
-        said.append(_open(verdict, even))
+        said.append(_open(verdict, even, worthwhile))
     if rest:
         said.append(_not_paying(verdict, rest, worthwhile, alone=not gain and not even))
     if not even:
@@ -102,26 +102,47 @@ def _remedy(outlook: Forecast) -> str:
         if enough is not None and enough > owner.epsilon:
             least[owner.called] = enough
     if not least:
+        if outlook.n_owners == 1:
+            return "One owner has nobody to train with."
         return "So do not train together: no owner's own budget would change that, however large."
     first = min(least, key=lambda name: least[name])
     paid = f"it would typically pay for {printable(first, 60)} with a budget of {plain_number(least[first])} or more"
     return f"So do not train together as it is: {paid}."
 
 
-def _open(verdict: Verdict, even: Sequence[str]) -> str:
-    """Say for whom it is open whether joining pays, what that depends on, and what would settle it."""
-    found = [verdict.owners[name] for name in even]
+TOO_FEW = {
+    "rows": "there are fewer public rows than parameters; ten for each of these would tell",
+    "targets": "all public rows have the same target; rows in which it differs would tell",
+}
+
+
+def _open(verdict: Verdict, even: Sequence[str], worthwhile: float) -> str:
+    """Say for whom it is open whether joining pays, what that depends on, and what would settle it.
+
+    Gains if owners are alike and if they differ are said; where these two do not show which way it goes, probabilities too.
+    """
+    found, said = [verdict.owners[name] for name in even], f"Whether joining pays is open for {names(even)}"
+    if verdict.too_few is not None:
+        return f"{said}: {TOO_FEW[verdict.too_few]}."
     pairs = [(one.if_alike, one.if_unlike) for one in found if one.if_alike is not None and one.if_unlike is not None]
-    reached = [ends([pair[k].gain for pair in pairs]) for k in (0, 1) if pairs]
-    better = [f"{percent_range(max(low, 0.0), high)} better" if high >= 5e-4 else "no better" for low, high in reached]
-    if len(set(better)) < 2:
-        chance = percent_range(*ends([one.probability for one in found]))
-        told = f"it does with a probability of {chance}, and {100 * YES:.0f} % would be a yes"
-        return f"Whether joining pays is open for {names(even)}: {told}."
+    both = [*zip(*pairs, strict=True)]
+    if not both or both[0] == both[1]:
+        return f"{said}: it does {_chance(found)}, and {percent(YES)} would be a yes."
+    (low, high), (least, most) = (ends([one.gain for one in outcomes]) for outcomes in both)
+    told = [
+        f"{percent_range(max(a, 0.0), b)} better" if b >= 5e-4 else "no better" for a, b in ((low, high), (least, most))
+    ]
+    if not (low >= worthwhile > most or least >= worthwhile > high):
+        told = [f"{_chance(outcomes)} ({better})" for outcomes, better in zip(both, told, strict=True)]
+        told[0] = f"it does {told[0]}"
     return (
-        f"Whether joining pays is open for {names(even)}: {better[0]} if the owners are alike, {better[1]} if they differ as "
-        "in real tables. Public rows that name their owner (data.strata) or a stated data.heterogeneity would settle it."
+        f"{said}: {told[0]} if the owners are alike, {told[1]} if they differ as in real tables. Public rows that name their "
+        "owner (data.strata) or a stated data.heterogeneity would settle it."
     )
+
+
+def _chance(outcomes: Sequence[Outcome]) -> str:
+    return f"with a probability of {percent_range(*ends([one.probability for one in outcomes]))}"
 
 
 def caution(outlook: Forecast) -> str | None:
@@ -177,7 +198,7 @@ def with_sum(outlook: Forecast) -> str | None:
     found = outlook.with_sum
     if found is None:
         return None
-    hidden, each = (_pays_from(ε) for ε in (found.break_even_epsilon, found.break_even_epsilon_each))
+    hidden, each = (_for_whom(ε) for ε in (found.break_even_epsilon, found.break_even_epsilon_each))
     least = f"{hidden}, with or without it" if hidden == each else f"{hidden} with it, and {each} without"
     reached, seen = percent(found.together), percent(outlook.together)
     compared = "as without" if reached == seen else f"in place of {seen}"
@@ -187,12 +208,12 @@ def with_sum(outlook: Forecast) -> str | None:
     )
 
 
-def _pays_from(epsilon: float | None) -> str:
+def _for_whom(epsilon: float | None) -> str:
     if epsilon is None:
-        return "at no budget"
+        return "for nobody"
     if epsilon <= LEAST_EPSILON:
-        return "at any budget"
-    return f"from a budget of {plain_number(epsilon)} for every owner"
+        return "for somebody at any budget"
+    return f"for somebody from a budget of {plain_number(epsilon)} of every owner"
 
 
 def assumption(outlook: Forecast) -> str:

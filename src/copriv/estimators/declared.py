@@ -29,11 +29,12 @@ from copriv.errors import AgreementError, InvalidInput
 from copriv.formatting.sanitize import printable
 from copriv.losses import OfMargin, Squared, named
 from copriv.mechanisms import OneAnswer
-from copriv.mechanisms.expected import CONSTANTS, ROUNDED, SCALES, TIGHTER, WITHIN, Declared
-from copriv.mechanisms.lengths import BINS, Lengths, shares
+from copriv.mechanisms.expected import ROUNDED, SCALES, TIGHTER, Declared
+from copriv.mechanisms.lengths import BINS, EDGES, Lengths, shares
 from copriv.mechanisms.objective_noise import LARGEST_DELTA
 from copriv.model.records import Records
 from copriv.plan import plan
+from copriv.privacy.noise import Law
 from copriv.problem import Problem
 from copriv.rules import WITHOUT_WAITING
 from copriv.terms import ModelTerms
@@ -115,8 +116,8 @@ def _between(limits: tuple[float, float], name: str, value: Any, remedy: str, ow
     return given
 
 
-SHARES = ((0.1, 0.05),)
-"""Shares of ε for lengths of rows and sizes of targets (`copriv.mechanisms.lengths`), each with the largest scale of noise
+SHARES = ((0.1, 0.1),)
+"""Shares of ε for lengths of rows and intervals of targets (`copriv.mechanisms.lengths`), each with the largest scale of noise
 on the share of rows in a bin at which it is spent: the first that is heard, or none."""
 SHARES_OF_RANGES = ((0.1, 0.1), (0.2, 0.1), (0.4, 0.1))
 """The same for numbers of which ranges alone are declared. A target's range that is ten times too wide costs more than 40 %
@@ -125,6 +126,8 @@ BARELY, SURELY = 3.0, 6.0
 """Scales of its noise within which a share of rows is taken for none: the larger where it is at most `CLIPPED`."""
 CLIPPED = 0.2
 """Share of the rows that may be clipped before a unit is taken that may be far too wide, which costs far more."""
+CUT = 0.25
+"""Largest share of the targets that may be clipped at either end of their interval."""
 
 
 class UndeclaredWarning(UserWarning):
@@ -176,11 +179,8 @@ class Settled:
     """Factor of the agreement's θ: 1, unless classes are asked for with the squared loss; then that of a Newton step from 0."""
     expected_gap: float
     """What is expected to be left between the best model, 0, and a constant 0, 1 (`copriv.mechanisms.expected`)."""
-
-    @property
-    def constant_gap(self) -> float:
-        """What the best constant is expected to leave: where there is an intercept, less than a constant 0 does."""
-        return 1.0 - float(np.mean(CONSTANTS)) * (self.agreement.model.intercept or self.scale == 0)
+    constant_gap: float
+    """What the best constant is expected to leave: where there is an intercept, less than a constant 0 does."""
 
     @property
     def drowned(self) -> bool:
@@ -190,37 +190,59 @@ class Settled:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What noisy lengths say: the unit in which columns and target are to be asked for, and how long rows are in it."""
+    """What noisy lengths say: the units in which columns and target are to be asked for, and what is known in them."""
 
     columns: int = 0
     """How many times the unit of columns is half of the declared one."""
-    target: int = 0
+    centre: float = 0.0
+    """Of the interval that targets are clipped to, in the unit of the declared range; 0 without an intercept."""
+    width: float = 1.0
+    """Half the width of that interval."""
     rows: tuple[float, ...] = ()
     """Share of the rows in each bin of length (`Declared.measured`); empty where nothing was measured."""
-    size: float | None = None
-    """Mean y², in that unit."""
+    size: tuple[float, float] | None = None
+    """Squared mean and variance of targets in [−1, 1] of that interval."""
+    spent: float = 0.0
+    """Share of ε that this has cost."""
 
     @classmethod
-    def of(cls, noisy: Float[Array, " answer"], scale: float) -> "Measured":
+    def of(cls, noisy: Float[Array, " answer"], scale: float, intercept: bool, spent: float = 0.0) -> "Measured":
         """noisy: an answer of "lengths", or the mean of several; scale: of its noise."""
-        found = []
-        for one in np.split(noisy, len(noisy) // BINS):
-            # The first bins that have hardly a row are left out, and their rows are counted in the next one.
-            rows, few = shares(one), max(BARELY * scale, min(SURELY * scale, CLIPPED))
-            empty = int(np.searchsorted(np.cumsum(rows)[:-1], few, side="right"))
-            found.append((empty, np.append(rows[: empty + 1].sum(), rows[empty + 1 :])))
-        (columns, rows), *targets = found
-        if not targets:
-            return cls(columns, 0, tuple(rows.tolist()))
-        target, sizes = targets[0]
-        return cls(
-            columns, target, tuple(rows.tolist()), float(sizes @ np.square(WITHIN * 0.5 ** np.arange(len(sizes))))
+        few = max(BARELY * scale, min(SURELY * scale, CLIPPED))
+        # The first bins that have hardly a row are left out, and their rows are counted in the next one.
+        rows = shares(noisy[:BINS])
+        empty = int(np.searchsorted(np.cumsum(rows)[:-1], few, side="right"))
+        known = cls(empty, rows=(float(rows[: empty + 1].sum()), *rows[empty + 1 :].tolist()), spent=spent)
+        if len(noisy) == BINS:
+            return known
+        found, ends = shares(noisy[BINS:]), np.array([-1.0, *EDGES, 1.0])
+        # At either end half as many, and the deviation of the noise on the sum of that many bins.
+        most = np.minimum(0.5 * few + scale * np.sqrt(2.0 * np.arange(1, len(found))), CUT)
+        low, above = (int(np.argmin([*(np.cumsum(each)[:-1] <= most), False])) for each in (found, found[::-1]))
+        high = max(len(found) - above, low + 1)
+        first, last = ends[low], ends[high]
+        if not intercept:
+            last = max(-first, last)
+            first = -last
+        centre, width = 0.5 * (first + last), 0.5 * (last - first)
+        targets = np.clip((0.5 * (ends[1:] + ends[:-1]) - centre) / width, -1.0, 1.0)
+        within = np.clip((ends[1:] - ends[:-1]) / width, 0.0, 1.0) ** 2 / 12.0  # as if targets were uniform in a bin
+        mean = float(found @ targets)
+        return replace(
+            known,
+            centre=float(centre),
+            width=float(width),
+            size=(mean**2, float(found @ ((targets - mean) ** 2 + within))),
         )
+
+    def clipped(self, target: Float[Array, " records"]) -> Float[Array, " records"]:
+        """Targets in the unit that was found."""
+        return np.asarray(np.clip((target - self.centre) / self.width, -1.0, 1.0))
 
     def in_units(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
         """What is wanted, for a target in its unit."""
         model = wanted["model"]
-        return {**wanted, "model": {**model, "threshold": model["threshold"] * 2.0**self.target}}
+        return {**wanted, "model": {**model, "threshold": model["threshold"] / self.width}}
 
 
 def measuring(
@@ -297,6 +319,9 @@ def without_data(
     # Of labels −1 and 1 the squared loss has the moments that a Newton step from 0 takes.
     ways = [(loss, [each for each in one_answer if each.suits(loss)])]
     ways += [(Squared(), [each for each in one_answer if each.suits(Squared()) > each.suits(loss)])] * of_classes
+    # The target's mean from the whole ε, in the present unit: what a model with an intercept must not be worse than.
+    bare = tuple((owner["records"], owner["epsilon"] / (1.0 - known.spent), 0.0) for owner in wanted["owner"])
+    mean = Law.LAPLACE.variance * sum((2.0 / (ε * sum(n for n, _, _ in bare))) ** 2 for _, ε, _ in bare)
     for kept, scale, tightness in product({0.0, float(approximate == {True})}, scales, tighter):
         owners = [{**owner, "delta": owner["delta"] * kept} for owner in wanted["owner"]]
         for asked, suited in ways:
@@ -305,27 +330,34 @@ def without_data(
                 columns=columns, intercept=model["intercept"], feature_bound=float(B * scale * tightness),
                 row_norm=float(min(B, longest) * scale * tightness), tightness=tightness,
                 owners=tuple((owner["records"], owner["epsilon"], owner["delta"]) for owner in owners),
-                measured=() if model["intercept"] else known.rows, size=known.size, classes=of_classes,
+                measured=known.rows, size=known.size, classes=of_classes,
+                nothing=mean / known.width**2,
             )  # fmt: skip
             for mechanism in suited:
                 for gap, setting in mechanism.expected(declared):
                     found.append((gap, mechanism.name, setting, declared, owners, scale))
+    constant_gap = declared.constant_gap
     if model["intercept"]:
         # A model from which less is expected than from a constant without noise is not worth its columns.
-        found = [one for one in found if one[0] < 1.0 - np.mean(CONSTANTS)]
+        found = [one for one in found if one[0] < constant_gap]
         owners = [{**owner, "delta": 0.0} for owner in wanted["owner"]]
         kinds = tuple((owner["records"], owner["epsilon"], 0.0) for owner in owners)
-        declared = replace(declared, loss=Squared(), intercept=False, feature_bound=1.0, row_norm=1.0, owners=kinds)
+        declared = replace(declared, loss=Squared(), columns=0, feature_bound=0.0, row_norm=0.0, owners=kinds)
         for mechanism in one_answer:
             for gap, setting in mechanism.constant(declared):
                 found.append((gap, mechanism.name, setting, declared, owners, 0.0))
     gap, name, setting, declared, owners, scale = min(found, key=lambda one: one[0])
-    learnt = {"gradient_bound": setting.bound, "loss": declared.loss.name, "intercept": declared.intercept}
+    learnt = {
+        "gradient_bound": setting.bound,
+        "loss": declared.loss.name,
+        "intercept": declared.intercept and scale > 0,
+    }
+    of_one = {"feature_bound": ROUNDED, "features": ["constant"]}
     agreement = Agreement.of({
         **wanted,
         "agreement": {**wanted["agreement"], **_once(len(owners), setting.steps[0]), "mechanism": name, **setting.terms},
         "model": model | learnt | ({} if scale else {"theta_max": 1.0}),
-        "data": data | {"feature_bound": declared.feature_bound * ROUNDED} | ({} if scale else {"features": ["constant"]}),
+        "data": data | ({"feature_bound": declared.feature_bound * ROUNDED} if scale else of_one),
         "owner": owners,
     })  # fmt: skip
     newton = 1.0
@@ -333,7 +365,7 @@ def without_data(
         # With H the mean of xxᵀ and g that of yx, y = −1 or 1, the squared loss has the optimum H⁻¹g, and this loss φ the
         # Newton step −φ′(0)/φ″(0)·H⁻¹g from 0.
         newton = float(abs(loss.slope(np.zeros(1), np.ones(1))[0]) / loss.curvature)
-    return Settled(agreement, float(scale), newton, gap)
+    return Settled(agreement, float(scale), newton, gap, constant_gap)
 
 
 def enough(

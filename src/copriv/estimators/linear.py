@@ -174,16 +174,18 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 problem = problem_of(settled.agreement, settled.scale, target)
                 scale, step, gap = settled.scale, settled.step, settled.expected_gap
                 owners_of(problem)
-                found = Measured.of(answered(problem_of(asked, 1.0, target), ledgers[0]), noise)
+                share_spent = asked.owner[0].epsilon / wanted["owner"][0]["epsilon"]
+                answer = answered(problem_of(asked, 1.0, target), ledgers[0])
+                found = Measured.of(answer, noise, bool(self.fit_intercept), share_spent)
                 with suppress(AgreementError, InvalidInput):
                     closest = without_data(found.in_units(rest), row_norm, found, nonzero=nonzero)
                     closer = closest.scale * 2.0**found.columns
-                    sized = problem_of(closest.agreement, closer, np.clip(2.0**found.target * target, -1.0, 1.0))
+                    sized = problem_of(closest.agreement, closer, found.clipped(target))
                     owners_of(sized)
                     settled, measured = closest, found
                     problem, scale, step, gap = sized, closer, settled.step, settled.expected_gap
                 ledgers.append({name: one.of_the_same_fit() for name, one in ledgers[0].items()})
-            theta = step * train(problem, ledgers[-1]) / 2.0**measured.target
+            theta = measured.width * step * train(problem, ledgers[-1])
         spent = {
             name: (float(sum(one[name].spent for one in ledgers)), float(sum(one[name].spent_delta for one in ledgers)))
             for name in costs
@@ -195,7 +197,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         self.coef_names_ = self._columns.features
         self._set_model(
             *ranges.coefficients(scale * theta[: X.shape[1]] if scale else np.zeros(X.shape[1])),
-            float(theta[-1]) if self.fit_intercept else 0.0,
+            measured.centre + float(theta[-1]) if self.fit_intercept else 0.0,
         )
         if lengths is not None and settled.drowned:  # what was measured says so; the fit is whole
             _warn_of_noise(settled, enough(measured.in_units(rest), row_norm, measured, nonzero), wanted)

@@ -20,7 +20,7 @@ Noise enters only through Σ (w_i/(n_i ε_i))²: an owner with few records and a
 shrink with its weight n_i/n as fast as its information (S, §I-A: "small conservative datasets"). The best weights trade
 the two: w_i ∝ 1/(κ/n_i + s·κ_i²/(n_i ε_i)²), s the slope of the curve.
 
-Where the learner sees only the sum of a coalition of N_C owners, weighted by records, ν = N_C/(N_C − t)·max_C (κ_i/ε_i)²/n_C²:
+Where the learner sees only the sum of a coalition of N_C owners, by records, ν = N_C/(N_C − t − d)·max_C (κ_i/ε_i)²/n_C²:
 the noise that the strictest of them asks for. Owners' floors count at their mean, (κ_i/ε_max)²/n_C² for each owner.
 
 **Shapley values** are a fair division of what joining is worth. The worth of a coalition is what its members save, v(C) = Σ_{i
@@ -65,8 +65,8 @@ class Consortium(Shown):
     """U, as ψ: variance of the owners' optima about their mean; 0 where owners are alike."""
     counts: Float[Array, " owners"] | None = None
     """Number of equal owners of each entry, whose other values are those of one owner; None for one owner each."""
-    colluding: int | None = None
-    """t where only the sum is seen; None where each answer is."""
+    uncounted: int | None = None
+    """t + d where only the sum is seen; None where each answer is."""
     floors: float = 0.0
     """Mean of (κ_i/ε_max)² over all owners; 0 without floors."""
     without: Float[Array, " owners"] | None = None
@@ -84,10 +84,10 @@ class Consortium(Shown):
             for key in ("records", "epsilon", "overlap")
         }
         counts = None if all(table.count is None for table in tables) else agreement.counts.astype(np.float64)
-        t = agreement.colluding if agreement.summed else None
+        uncounted = agreement.uncounted if agreement.summed else None
         floors = [0.0 if table.floor is None else (table.overlap / table.floor) ** 2 for table in tables]
         return cls(
-            **parts, information=information, curve=curve, spread=spread, counts=counts, colluding=t,
+            **parts, information=information, curve=curve, spread=spread, counts=counts, uncounted=uncounted,
             floors=float(np.mean(agreement.by_owner(floors))),
         )  # fmt: skip
 
@@ -133,7 +133,7 @@ class Consortium(Shown):
         Where only the sum is seen, the second is an owner's part in the noise of all owners together, and `cost` is exact.
         """
         asked = (self.overlap / self.epsilon) ** 2
-        if self.colluding is not None:
+        if self.uncounted is not None:
             asked = np.full(len(asked), float(self._summed(self.number)) / self.number.sum())
         return self.records, asked, self.records**2
 
@@ -145,20 +145,20 @@ class Consortium(Shown):
 
     def _noise_of(self, asked: Float[Array, "*many"], members: float | Array) -> Float[Array, "*many"]:
         """ν n_C² of coalitions, from Σ (κ_i/ε_i)²; where only the sum is seen, from the largest of these and the members."""
-        if self.colluding is None:
+        if self.uncounted is None:
             return asked
-        return np.asarray(members * (asked / np.maximum(members - self.colluding, 1e-30) + self.floors))
+        return np.asarray(members * (asked / np.maximum(members - self.uncounted, 1e-30) + self.floors))
 
     @property
     def _joined(self) -> np.ufunc:
         """How (κ_i/ε_i)² of a coalition's members make the number that its noise follows from."""
-        return np.add if self.colluding is None else np.maximum
+        return np.add if self.uncounted is None else np.maximum
 
     @cached_property
     def _asked_of_others(self) -> Float[Array, " owners"]:
         """(κ_i/ε_i)² of all owners but one of each entry, joined."""
         asked, N, join = (self.overlap / self.epsilon) ** 2, self.number, self._joined
-        several, but_one = (N, N - 1) if self.colluding is None else (N > 0, N > 1)
+        several, but_one = (N, N - 1) if self.uncounted is None else (N > 0, N > 1)
         whole = np.concatenate([[0.0], several * asked, [0.0]])
         before, after = join.accumulate(whole)[:-2], join.accumulate(whole[::-1])[-3::-1]
         return np.asarray(join(join(before, after), but_one * asked))
@@ -185,7 +185,7 @@ class Consortium(Shown):
         members: whether each owner is a member, or the number of members of each entry.
         """
         n, share, squares = (np.asarray(members @ sums) for sums in self.sums)
-        if self.colluding is not None:
+        if self.uncounted is not None:
             share = self._summed(np.asarray(members, dtype=np.float64))
         return self.priced(n, share, squares)
 
@@ -211,9 +211,9 @@ class Consortium(Shown):
         known = self.information * (float(np.sum(N * weights**2 / self.records)) - 1.0 / self.total)
         known += self.spread * float(np.sum(N * (weights - self.records / self.total) ** 2))
         ν = float(np.sum(N * weights**2 * self.noise))
-        if self.colluding is not None:
+        if self.uncounted is not None:
             asked, all_owners = weights**2 * self.noise, float(N.sum())
-            ν = all_owners * (float(asked.max()) / (all_owners - self.colluding) + self.floors / self.total**2)
+            ν = all_owners * (float(asked.max()) / (all_owners - self.uncounted) + self.floors / self.total**2)
         return known + float(self.curve.at(ν))
 
     def best_weights(self) -> Float[Array, " owners"]:
@@ -221,7 +221,7 @@ class Consortium(Shown):
 
         Where only the sum is seen, those by records: of equal ε and overlap no others have less noise or know more.
         """
-        if self.colluding is not None:
+        if self.uncounted is not None:
             return np.asarray(self.records / self.total)
         known, pull, tried = self.information / self.records, self.spread * self.records / self.total, []
         for slope in self.curve.slope:
@@ -307,7 +307,7 @@ class Consortium(Shown):
 
     def _with_all_at(self, epsilon: Float[Array, "*many"]) -> Float[Array, "*many"]:
         """ψ of all owners when each of them has this ε."""
-        several = self.number if self.colluding is None else 1.0
+        several = self.number if self.uncounted is None else 1.0
         return self._everybody(self._joined.reduce(several * self.overlap**2) / epsilon**2)
 
     def _everybody(self, asked: Float[Array, "*many"]) -> Float[Array, "*many"]:
@@ -319,11 +319,11 @@ class Consortium(Shown):
         n, ν = self.total, self.together_noise
         slope = self.curve.derivative(ν)
         by_epsilon = slope * 2.0 * self.sums[1] / self.epsilon / n**2
-        if self.colluding is not None:  # only the strictest owner's ε matters, and only if it is the only one
+        if self.uncounted is not None:  # only the strictest owner's ε matters, and only if it is the only one
             asked, N = (self.overlap / self.epsilon) ** 2, float(self.number.sum())
             strictest = asked == asked.max()
             alone = strictest & (float(self.number @ strictest) == 1)
-            by_epsilon = slope * alone * 2.0 * N / (N - self.colluding) * asked / self.epsilon / n**2
+            by_epsilon = slope * alone * 2.0 * N / (N - self.uncounted) * asked / self.epsilon / n**2
         # One more record adds to the total too: κ(1/n − 1/n) stays 0, and only the noise falls.
         return np.asarray(by_epsilon), np.full(len(self.records), slope * 2.0 * ν / n)
 
@@ -351,9 +351,9 @@ class Consortium(Shown):
         """The smallest number of equal owners of these records and ε with ψ ≤ target; None where `most` are too few."""
 
         def noise(N: int) -> float:
-            if self.colluding is None:
+            if self.uncounted is None:
                 return 1.0 / (N * (records * epsilon) ** 2)
-            return 1.0 / (N * max(N - self.colluding, 1e-30) * (records * epsilon) ** 2)
+            return 1.0 / (N * max(N - self.uncounted, 1e-30) * (records * epsilon) ** 2)
 
         return smallest_number(lambda N: bool(self.curve.at(noise(N)) <= target), most)
 
@@ -394,29 +394,23 @@ def coalitions(N: int) -> Bool[np.ndarray, "many owners"]:
 
 def smallest(holds: Callable[[float], bool], lowest: float, highest: float) -> float | None:
     """The smallest number in a range that meets a monotone condition, within 0.1 %; None where none does."""
-    if not holds(highest):
-        return None
-    if holds(lowest):
-        return lowest
-    low, high = np.log(lowest), np.log(highest)
-    while high - low > 1e-3:
-        middle = 0.5 * (low + high)
-        if holds(float(np.exp(middle))):
-            high = middle
-        else:
-            low = middle
-    return float(np.exp(high))
+    return smallest_of_each(lambda at: np.array([holds(float(at[0]))]), 1, lowest, highest)[0]
 
 
-def smallest_of_each(holds: Callable[[Array], Bool[np.ndarray, " each"]], number: int) -> list[float | None]:
-    """`smallest` of so many conditions at once, from LEAST_EPSILON to MOST_EPSILON; `holds` is given a number for each."""
-    low, high = (np.full(number, np.log(end)) for end in (LEAST_EPSILON, MOST_EPSILON))
-    some, every = (holds(np.full(number, end)) for end in (MOST_EPSILON, LEAST_EPSILON))
+def smallest_of_each(
+    holds: Callable[[Array], Bool[np.ndarray, " each"]],
+    number: int,
+    lowest: float = LEAST_EPSILON,
+    highest: float = MOST_EPSILON,
+) -> list[float | None]:
+    """`smallest` of so many conditions at once; `holds` is given a number for each."""
+    low, high = (np.full(number, np.log(end)) for end in (lowest, highest))
+    some, every = (holds(np.full(number, end)) for end in (highest, lowest))
     while (high - low).max() > 1e-3:
         middle = 0.5 * (low + high)
         met = holds(np.exp(middle))
         low, high = np.where(met, low, middle), np.where(met, middle, high)
-    found = np.where(every, LEAST_EPSILON, np.exp(high))
+    found = np.where(every, lowest, np.exp(high))
     return [float(one) if any_at_all else None for one, any_at_all in zip(found, some, strict=True)]
 
 

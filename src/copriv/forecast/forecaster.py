@@ -46,7 +46,7 @@ from copriv.plan.planner import of_many_answers
 from copriv.populations.dealt import draw_worlds, heterogeneity_of, heterogeneous_worlds, laws_of
 from copriv.populations.public_sample import PublicSample, public_mixes
 from copriv.problem import Problem
-from copriv.problem.verdict import Asked
+from copriv.problem.verdict import Asked, too_few
 from copriv.rules import named
 from copriv.rules.bounds import Bound, Setting
 from copriv.types import Loss
@@ -185,7 +185,7 @@ def forecast_of(
     levels = None
     if heterogeneity.source == "not stated" and not alike:
         levels = np.array([world.heterogeneity for world in worlds])
-    undetermined = sample.problem.unbounded[0].units < problem.n_parameters
+    undetermined = too_few(sample.problem.unbounded[0], problem.n_parameters) is not None
     asked = Asked.of(problem.terms.goal, problem.terms.worthwhile, levels, undetermined)
     owners = owners_of(problem.terms, members, recommended, seen, subset, starts, asked)
     pilot = None
@@ -196,7 +196,7 @@ def forecast_of(
     if in_sums:
         least = min(in_sums, key=lambda one: one.relative_fitness.end["mean"])
         enough_for_one = max(owner.pays_below for owner in owners)
-        hidden_members, ψ = replace(members, colluding=least.agreement.colluding), least.relative_fitness.end["median"]
+        hidden_members, ψ = replace(members, uncounted=least.agreement.uncounted), least.relative_fitness.end["median"]
         if ψ > members.together():  # what is seen may be an answer that no sum has, such as statistics
             hidden_members = hidden_members.held_to(ψ, without, float(np.median(starts)))
         both = (hidden_members, members)

@@ -76,8 +76,9 @@ def told_by(sample: PublicSample, agreed: Agreement, answers: Float[Array, "owne
     public = share @ np.square(rest - share @ rest) / r.units + sample.wobble**2 * float(mean @ mean) / p
     prior = V.T @ sample.hessian @ sample.spread @ sample.hessian @ V / problem.unbounded[0].units
     told = 1.0 / (w**2 @ own + public)
-    covariance = np.linalg.inv(np.linalg.inv(prior + 1e-12 * np.trace(prior) * np.eye(p)) + np.diag(told))
-    root = np.asarray(np.linalg.cholesky(0.5 * (covariance + covariance.T)), dtype=np.float64)
+    # (prior⁻¹ + diag(told))⁻¹ without the inverse of a prior that is nearly singular where columns hardly vary.
+    covariance = prior - prior @ np.linalg.solve(prior + np.diag(1.0 / told), prior)
+    root = root_of(covariance)
     φ = 2.0 * sample.information / p
     noise = own * (1.0 - 2.0 * w)[:, None] + w**2 @ own + (φ / agreed.records)[:, None]
     counted = float(np.sum((w * scale * numbers.unit[p + len(EDGES) + 1] / numbers.unit[0]) ** 2))

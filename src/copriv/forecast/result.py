@@ -33,7 +33,7 @@ from copriv.plan.plan_result import best_by_promise, kind_of
 from copriv.populations.public_sample import PublicMix
 from copriv.populations.world import World
 from copriv.problem import Problem
-from copriv.problem.verdict import Goal, Verdict
+from copriv.problem.verdict import Goal, Verdict, too_few
 from copriv.rules.bounds import Bound
 from copriv.simulation.result import NOT_PRIVATE
 from copriv.terms.heterogeneity import Heterogeneity
@@ -226,7 +226,9 @@ class Forecast(Shown, Framed, Drawn):
         """For whom joining pays, on the records that the goal names."""
         on = {owner.called: {"own": owner.on_own, "common": owner.on_all}[self.goal] for owner in self.owners}
         agreed = self.agreed.relative_fitness.end["median"]
-        return Verdict(self.goal, on, tuple(owner.name for owner in self.left_out), agreed > self.public_only)
+        cost_others = tuple(owner.name for owner in self.left_out)
+        lacking = too_few(self.problem.unbounded[0], self.n_parameters)
+        return Verdict(self.goal, on, cost_others, agreed > self.public_only, lacking)
 
     @property
     def sampled_by_owner(self) -> bool:
@@ -352,6 +354,7 @@ class Forecast(Shown, Framed, Drawn):
                 "recommended": terms_told(self.recommended.agreement),
             },
             "goal": self.goal,
+            "too_few": self.joining.too_few,
             "worthwhile": self.agreed.agreement.worthwhile,
             "verdict": self.verdict,
             "best_subset": self.best_subset,

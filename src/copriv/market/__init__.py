@@ -4,7 +4,7 @@
     offer["shapley"].payment                   # money to each owner; negative: from it
     offer.proposed("shapley")                  # the agreement of those who answer
 
-Four mechanisms are offered side by side, since balance, participation, efficiency and truth exclude each other
+Five mechanisms are offered side by side, since balance, participation, efficiency and truth exclude each other
 (docs/explanation/data-market.md). Everything is in forecast, from public information and what owners state.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
@@ -25,7 +26,9 @@ from copriv.formatting.cards import Columns, Framed, Shown
 from copriv.formatting.numbers import json_ready
 from copriv.market.allocation import Statements
 from copriv.market.costs import PrivacyCosts
+from copriv.market.exchange import even_epsilon, exchange
 from copriv.market.mechanisms import Outcome, Trade, common, equal, posted, shapley
+from copriv.types import Array
 
 __all__ = ["MECHANISMS", "Market", "Outcome", "Statements", "check", "lots", "market", "unstated"]
 
@@ -37,13 +40,14 @@ MECHANISMS: dict[str, tuple[str, str]] = {
     "equal": ("the efficient allocation, shared equally", "truth"),
     "common": ("one epsilon at which every owner may join, and nobody pays", "efficiency, and truth"),
     "posted": ("lots at prices that a third group posts", "efficiency"),
+    "exchange": ("lots for lots at one epsilon agreed before, and nobody pays", "efficiency"),
 }
 """What each mechanism is, and what it gives up of balance, participation, efficiency and truth."""
 
 
 @dataclass(frozen=True, eq=False)
 class Market(Shown, Framed):
-    """Who joins, at which ε, and who pays whom, under four mechanisms side by side.
+    """Who joins, at which ε, and who pays whom, under five mechanisms side by side.
 
     >>> wanted = agreement.replace(owner={"market": {"privacy_cost": {"threshold": 1.0, "above": 9.0}, "worth": 0.0}})
     >>> offer = copriv.market(wanted, public, runs=10)
@@ -57,6 +61,10 @@ class Market(Shown, Framed):
     statements: Statements
     lot: float
     """L: records of a lot (mechanism "posted")."""
+    lots: Float[Array, " owners"]
+    """L_i: records of each owner's lot (mechanism "exchange")."""
+    lot_epsilon: float
+    """ε of a lot there."""
     outcomes: tuple[Outcome, ...]
     """In the order of MECHANISMS."""
     trades: tuple[Trade, ...]
@@ -75,15 +83,19 @@ class Market(Shown, Framed):
         members = members.one_by_one()
         stated = Statements.of(members, PrivacyCosts.of(costs, members.epsilon.tolist()), worth)
         first = shapley(stated, seed)
-        # "posted" weighs with nothing that anybody states but the owner itself: the closed forms of owners of one lot each.
+        # What is dealt in lots weighs with nothing that others state: the closed forms of owners of one lot each.
         alike, n, N = of_lots.one_by_one(), members.records, len(members.records)
         priced = replace(members, information=alike.information, curve=alike.curve, spread=alike.spread, without=None)
         lot, v = float(alike.records[0]), n / n.sum()
         public = public_only + alike.information * (1.0 / (N * lot) - 1.0 / n.sum())
         public += alike.spread * (float(v @ v) - 1.0 / N)
         priced = replace(priced, without=np.minimum(priced.alone(), max(public, 0.0)))
-        last, trades = posted(Statements.of(priced, stated.costs, worth), lot)
-        return cls(terms, stated, lot, (first, equal(stated, first), common(stated), last), trades)
+        alone = Statements.of(priced, stated.costs, worth)
+        sold, trades = posted(alone, lot)
+        lots = np.array([table.lot or lot for table in terms.owner], dtype=np.float64)
+        ε = terms.agreement.lot_epsilon or even_epsilon(alone, lots)
+        found = first, equal(stated, first), common(stated), sold, exchange(alone, lots, ε)
+        return cls(terms, stated, lot, lots, ε, found, trades)
 
     def __getitem__(self, mechanism: str) -> Outcome:
         """The outcome of a mechanism, by its name."""
@@ -97,19 +109,23 @@ class Market(Shown, Framed):
     def proposed(self, mechanism: str = "shapley") -> Agreement | None:
         """The agreement of the owners who answer, at the proposed ε and without what they stated.
 
-        None for "posted", whose three trades are three runs, and where nobody answers.
+        None for "posted", whose three trades are three runs, and where nobody answers. In an exchange the records are lots.
         """
         ε = self[mechanism].epsilon
         if mechanism == "posted" or not (ε > 0).any():
             return None
         owners = [
-            {**owner.model_dump(exclude_none=True, exclude={"market"}), "epsilon": float(spent)}
-            for owner, spent in zip(self.agreement.owner, ε, strict=True)
+            {
+                **owner.model_dump(exclude_none=True, exclude={"market", "lot"}),
+                "epsilon": float(spent),
+                "records": int(lot) if mechanism == "exchange" else owner.records,
+            }
+            for owner, spent, lot in zip(self.agreement.owner, ε, self.lots, strict=True)
             if spent > 0
         ]
         for owner in owners:
             owner["overlap"] = min(owner["overlap"], len(owners))
-        return self.agreement.replace(agreement={"lot": None}, owner=owners)
+        return self.agreement.replace(agreement={"lot": None, "lot_epsilon": None}, owner=owners)
 
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
         return {"owners": self._owners}
@@ -141,7 +157,7 @@ class Market(Shown, Framed):
             )  # fmt: skip
         stated = [
             {"name": name, "records": int(m.records[i]), "most_epsilon": float(m.epsilon[i]),
-             "worth": float(self.statements.worth[i]), "without": float(m.without_joining[i])}
+             "worth": float(self.statements.worth[i]), "without": float(m.without_joining[i]), "lot": float(self.lots[i])}
             for i, name in enumerate(names)
         ]  # fmt: skip
         trades = [
@@ -149,7 +165,10 @@ class Market(Shown, Framed):
              "buyers": [names[i] for i in t.buyers]}
             for t in self.trades
         ]  # fmt: skip
-        return {"schema": "copriv.market/1", "lot": self.lot, "owners": stated, "mechanisms": made, "trades": trades}
+        return {
+            "schema": "copriv.market/1", "lot": self.lot, "lot_epsilon": self.lot_epsilon, "owners": stated,
+            "mechanisms": made, "trades": trades,
+        }  # fmt: skip
 
     def to_json(self) -> str:
         """`to_dict` as text."""
@@ -159,7 +178,7 @@ class Market(Shown, Framed):
 def market(
     agreement: Agreement | str | Path | Mapping[str, Any], public: Any = None, *, runs: int = RUNS, seed: int = 0
 ) -> Market:
-    """Weigh what owners state, `owner.market`, by a forecast from public information only, under four mechanisms.
+    """Weigh what owners state, `owner.market`, by a forecast from public information only, under five mechanisms.
 
     agreement, public, runs, seed: as in `forecast`. Each owner's `epsilon` is the most that it spends.
     Raises AgreementError where an owner states nothing, or answers are not averaged by one learner that sees each of them,
@@ -178,18 +197,18 @@ def market(
 
 def unstated(terms: Agreement) -> Agreement:
     """The agreement without what its owners state, which decides nothing in a forecast."""
-    owners = [table.model_dump(exclude_none=True, exclude={"market"}) for table in terms.owner_tables]
-    return terms.replace(agreement={"lot": None}, owner=owners)
+    owners = [table.model_dump(exclude_none=True, exclude={"market", "lot"}) for table in terms.owner_tables]
+    return terms.replace(agreement={"lot": None, "lot_epsilon": None}, owner=owners)
 
 
 def lots(terms: Agreement) -> Agreement:
-    """The same number of owners, each of one lot and an ε of 1: what "posted" is weighed by, whatever n and ε are stated."""
+    """The same number of owners, each of one lot and an ε of 1: what lots are weighed by, whatever n and ε are stated."""
     lot = terms.agreement.lot or int(terms.records.min())
     owners = [
-        {**table.model_dump(exclude_none=True, exclude={"market", "weight"}), "records": lot, "epsilon": 1.0}
+        {**table.model_dump(exclude_none=True, exclude={"market", "weight", "lot"}), "records": lot, "epsilon": 1.0}
         for table in terms.owner_tables
     ]
-    return terms.replace(owner=owners)
+    return terms.replace(agreement={"lot": None, "lot_epsilon": None}, owner=owners)
 
 
 def check(terms: Agreement) -> None:
@@ -212,4 +231,9 @@ def check(terms: Agreement) -> None:
     if (terms.agreement.lot or 0) > smallest:
         raise AgreementError(
             f"agreement.lot: an owner has {smallest:,} records; a lot is of no more than every owner has"
+        )
+    larger = next((table for table in terms.owner_tables if (table.lot or 0) > table.records), None)
+    if larger is not None:
+        raise AgreementError(
+            f"owner.lot: {larger.name} has {larger.records:,} records; its lot is of no more than it is known to have"
         )

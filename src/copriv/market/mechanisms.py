@@ -16,7 +16,7 @@ class Outcome(Shown):
     """What a market does: who answers at which ε, who uses a model, and what everybody gets or pays."""
 
     mechanism: str
-    """"shapley", "equal", "common" or "posted"."""
+    """A name of `copriv.market.MECHANISMS`."""
     epsilon: Float[Array, " owners"]
     """ε of each owner's answers; 0 for those who do not answer."""
     fitness: Float[Array, " owners"]
@@ -193,11 +193,15 @@ def better_by(
     own = m.information / m.records[buyers][:, None] + m.spread
     bought = (m.information / lot + m.spread + m.curve.slope / (lot * epsilon) ** 2) / k
     mixed = (own * bought / (own + bought) + m.curve.fixed).min(axis=-1)
-    # ψ without, on the same scale: without the parts that others' records decide, or with each other's n at L.
-    v = m.records / m.total
-    most = m.records / (m.records + (stated.number - 1) * lot)
-    outside = (m.without_joining + m.information / m.total - m.spread * (float(v @ v) + 2.0 * (most - v)))[buyers]
-    return np.asarray(np.maximum(outside - mixed, 0.0))
+    others = np.full(stated.number, (stated.number - 1.0) * lot)
+    return np.asarray(np.maximum(without_others(stated, others)[buyers] - mixed, 0.0))
+
+
+def without_others(stated: Statements, others: Float[Array, " owners"]) -> Float[Array, " owners"]:
+    """ψ without a market, on the scale of lots: without the parts that others' n decide, which are `others` all together."""
+    m, v = stated.members, stated.members.records / stated.members.total
+    most = m.records / (m.records + others)
+    return np.asarray(m.without_joining + m.information / m.total - m.spread * (float(v @ v) + 2.0 * (most - v)))
 
 
 def payers(values: Float[Array, " buyers"], outlay: float) -> Bool[np.ndarray, " buyers"]:

@@ -7,7 +7,8 @@ In the eigenbasis of the fitness a table is its curvatures h_j and how the gain 
 
 of the gain: 0 is the optimum without noise, 1 the constant model. Where long rows count for less, h_j is less, but in the
 numerator. What is compared is the mean over `Tables`: of lengths that rows may have, or that they were measured to have
-(`copriv.mechanisms.lengths`).
+(`copriv.mechanisms.lengths`). What leaves more than nothing does in the mean over tables of any one gain is not chosen: nothing
+is a model of 0, and with an intercept the target's mean at the same ε.
 """
 
 from collections.abc import Mapping
@@ -27,10 +28,15 @@ SPREADS = (0.3, 0.1, 0.02)
 """Mean ‖x‖₂² over its declared bound: of tables scaled by their longest row, and of ranges declared too wide."""
 GAINS, GAINS_OF_CLASSES = (0.4, 0.15, 0.05), (0.7, 0.3, 0.1)
 """Share of the loss of a model of 0 (for numbers, at the end of the target's range) that the best model takes away."""
-GAINS_OF_MEASURED = (0.9, 0.5, 0.2)
-"""The same share where the mean loss of 0 was measured."""
+EXPLAINED = (0.9, 0.5, 0.2)
+"""Share of the target's variance (without an intercept, of its mean square) that features explain, where that was measured."""
 CONSTANTS = (0.5, 0.1)
-"""Share of the gain that the intercept has."""
+"""Share of the gain that the intercept has, where targets were not measured."""
+WEAK_GAIN, WEAK_EXPLAINED = 0.05, 0.1
+"""Of features of tables that no choice is made for, but on which none may be worse than nothing: their gain, and the share
+that they explain of a target that was measured."""
+EXCESS = 0.01
+"""Most that a choice may be expected to leave beyond what nothing leaves, in units of the features' gain."""
 ROUNDED = 1 + 1e-9
 """Room for floating-point rounding of a bound that rows may reach."""
 FIRMNESSES = 2.0 ** np.arange(-40, 17, 1.5)
@@ -71,10 +77,12 @@ class Declared:
     """Records, ε and δ of each; δ of all is 0, or of none."""
     measured: tuple[float, ...] = ()
     """Share of the rows by (‖x‖₂ over its largest)², in bins that halve the length from 1 on; empty where unknown."""
-    size: float | None = None
-    """Mean y² over its largest; None where unknown, and of classes."""
+    size: tuple[float, float] | None = None
+    """Squared mean and variance of y over its largest; None where unknown, and of classes."""
     classes: bool = False
     """Whether targets are labels, −1 and 1, whatever the loss that is asked for."""
+    nothing: float = 0.0
+    """Variance of what an intercept is compared with: the target's mean, of the whole ε and the range that was declared."""
 
     @property
     def n_parameters(self) -> int:
@@ -107,51 +115,74 @@ class Declared:
         n = sum(records for records, _, _ in self.owners)
         return sum((owner[0] / n * scales[owner]) ** 2 for owner in self.owners)
 
+    @cached_property
+    def gains(self) -> tuple[Float[Array, " gains"], Float[Array, " gains"], Float[Array, " gains"]]:
+        """What the best model may take away of the loss of 0, the share of that which the intercept has, and its weight."""
+        constants = CONSTANTS if self.intercept else (0.0,)
+        if self.size is not None and not self.classes:
+            level, variance = self.size if self.intercept else (0.0, sum(self.size))
+            features = np.array([*EXPLAINED, WEAK_EXPLAINED]) * variance
+            weight = np.array([1.0] * len(EXPLAINED) + [0.0])
+            return (level + features) * self.whole, level / (level + features), weight
+        gains = GAINS_OF_CLASSES if self.classes else GAINS
+        found = np.array([(gain, constant, 1.0) for gain in gains for constant in constants])
+        if not self.classes:
+            most = max(constants) if self.intercept else 0.0
+            found = np.vstack([found, (WEAK_GAIN / (1.0 - most), most, 0.0)])
+        return found[:, 0] * self.whole, found[:, 1], found[:, 2]
+
     @property
-    def gains(self) -> Float[Array, " gains"]:
-        """Share of the loss of 0 that the best model may take away."""
-        if self.classes:
-            return np.array(GAINS_OF_CLASSES)
-        return np.array(GAINS) if self.size is None else self.size * np.array(GAINS_OF_MEASURED)
+    def constant_gap(self) -> float:
+        """What the best constant leaves without noise; 1 without an intercept."""
+        _, constants, weight = self.gains
+        return float(np.average(1.0 - constants, weights=weight))
 
     def constant(self, variance: float) -> tuple[float, float]:
-        """Expected gap of a constant, a mean released with noise of this variance, and the step η that it is multiplied by."""
-        η = OFF_CENTRE**2 / (OFF_CENTRE**2 + variance)
-        held = np.outer(1.0 / self.gains, np.ones(len(CONSTANTS))) * (η**2 * variance) / self.whole
-        return float(np.mean(held + 1.0 - np.array(CONSTANTS) * (1.0 - (1.0 - η) ** 2))), float(η)
+        """Expected gap of a constant, a mean released with noise of this variance v, and the step η that it is multiplied by.
+
+        As a step of (1 − v)/(1 + v) or more, so that (1 − η)²m² + η²v ≤ v: no mean m of a target in [−1, 1] is then further off
+        for it. (Of the squared loss.)
+        """
+        η = max(OFF_CENTRE**2 / (OFF_CENTRE**2 + variance), (1.0 - variance) / (1.0 + variance))
+        gains, constants, weight = self.gains
+        left = η**2 * variance / gains + 1.0 - constants * (1.0 - (1.0 - η) ** 2)
+        return float(np.average(left, weights=weight)), float(η)
 
     def tables(self, curvature: float) -> "Tables":
         """Tables of these ranges, c = sup φ″: one for each decay, lengths of rows, gain and constant."""
         decayed = np.arange(1.0, self.columns + 1.0) ** -np.array(DECAYS)[:, None]
         falls, held = (each / each.sum(axis=1, keepdims=True) for each in (decayed, np.sqrt(decayed)))
         widest = (self.row_norm / self.tightness) ** 2
-        squares, rows = self._rows
-        sizes = rows * squares * widest
         # In L1 an intercept is no part of the bound that a long row is held to.
         beside = self.intercept * (self.order == 2)
-        counts = np.minimum(1.0, (self.row_norm**2 + beside) / (squares * widest + beside))
-        counted = (counts * sizes).sum(axis=1) / sizes.sum(axis=1)
-        gains, constants = self.gains, np.array(CONSTANTS) if self.intercept else np.zeros(1)
-        shape = len(falls), len(sizes), len(gains), len(constants)
-        decay, lengths, gain, constant = (index.ravel() for index in np.indices(shape))
-        h = sizes.sum(axis=1)[lengths, None] * falls[decay]
-        share = (1.0 - constants[constant, None]) * held[decay]
-        if self.intercept:
-            h, share = np.column_stack([h, np.ones(len(h))]), np.column_stack([share, constants[constant]])
-        return Tables(curvature * h, counted[lengths, None], share, gains[gain] * self.whole)
 
-    @property
-    def _rows(self) -> tuple[Float[Array, "kinds bins"], Float[Array, "kinds bins"]]:
-        """What rows may be: (‖x‖₂ over its largest)² by bin, and the share of the rows in it."""
+        def kept(squares: Array, rows: Array) -> tuple[Array, Array]:
+            """Mean ‖x‖₂², and what rows that count for less leave of it."""
+            sizes = rows * squares * widest
+            counts = np.minimum(1.0, (self.row_norm**2 + beside) / (squares * widest + beside))
+            return sizes.sum(axis=1), (counts * sizes).sum(axis=1) / sizes.sum(axis=1)
+
         if self.measured:
-            return np.square(WITHIN * 0.5 ** np.arange(len(self.measured)))[None], np.array([self.measured])
-        squares = np.outer(SPREADS, LENGTHS)
-        return squares, np.full(squares.shape, 1.0 / len(LENGTHS))
+            size, counted = kept(
+                np.square(WITHIN * 0.5 ** np.arange(len(self.measured)))[None], np.array([self.measured])
+            )
+        if self.intercept or not self.measured:
+            likely, cut = kept(np.outer(SPREADS, LENGTHS), np.full((len(SPREADS), len(LENGTHS)), 1.0 / len(LENGTHS)))
+            # Lengths do not say how far columns vary about their means, but no further than that.
+            size, counted = (np.minimum(likely, size), 0.0 * cut + counted) if self.measured else (likely, cut)
+        decay, lengths, kind = (index.ravel() for index in np.indices((len(falls), len(size), len(self.gains[0]))))
+        gain, constant, weight = (one[kind] for one in self.gains)
+        h, share = size[lengths, None] * falls[decay], (1.0 - constant)[:, None] * held[decay]
+        most = np.full(len(h), np.inf if self.classes else 1.0 + EXCESS)
+        if self.intercept:
+            h, share = np.column_stack([h, np.ones(len(h))]), np.column_stack([share, constant])
+            most = (1.0 - constant) * most + 0.5 * curvature * self.nothing / gain
+        return Tables(curvature * h, counted[lengths, None], share, gain, weight, most, len(self.gains[0]))
 
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Tables of p parameters, with equal weight."""
+    """Tables of p parameters."""
 
     curvature: Float[Array, "tables p"]
     """h."""
@@ -160,6 +191,18 @@ class Tables:
     share: Float[Array, "tables p"]
     """s."""
     gain: Float[Array, " tables"]
+    weight: Float[Array, " tables"]
+    """In the mean."""
+    most: Float[Array, " tables"]
+    """Largest expected gap that is not worse than nothing."""
+    kinds: int = 1
+    """Of gains and constants, the fastest in the order of tables."""
+
+    def expected(self, gaps: Float[Array, " tables"]) -> float:
+        """The mean of what is left; infinite where that of any gain is more than nothing leaves."""
+        of_gain, most, weight = (np.reshape(each, (-1, self.kinds)) for each in (gaps, self.most, self.weight))
+        worse = of_gain.mean(axis=0) > most[0]
+        return np.inf if worse.any() else float(np.average(of_gain, weights=weight))
 
     @property
     def biased(self) -> Float[Array, " tables"]:
@@ -167,14 +210,14 @@ class Tables:
         # 0.15 where they count for so little that no curvature is left, in proportion before that.
         return np.asarray(0.15 * (1.0 - self.counted[:, 0]))
 
-    def tied(self, firmness: float) -> tuple[float, float]:
-        """Expected gap of a model tied to 0 with firmness λ, and what a variance of 1 of its gradient's noise adds to it."""
+    def tied(self, firmness: float) -> tuple[Float[Array, " tables"], Float[Array, " tables"]]:
+        """Expected gaps of a model tied to 0 with firmness λ, and what a variance of 1 of its gradient's noise adds to them."""
         h, λ = self.curvature * self.counted, firmness
         off = (self.share * (λ / (h + λ)) ** 2).sum(axis=1) + self.biased
-        return float(np.mean(off)), float(np.mean((self.curvature / (h + λ) ** 2).sum(axis=1) / (2.0 * self.gain)))
+        return off, (self.curvature / (h + λ) ** 2).sum(axis=1) / (2.0 * self.gain)
 
-    def solved(self, floor: float, variance: float, spread: float) -> float:
-        """Expected gap of a model solved from noisy moments, no eigenvalue of whose curvature is below `floor`.
+    def solved(self, floor: float, variance: float, spread: float) -> Float[Array, " tables"]:
+        """Expected gaps of a model solved from noisy moments, no eigenvalue of whose curvature is below `floor`.
 
         variance, spread: of the noise on each number of the gradient, and on entries of the curvature off the diagonal.
         """
@@ -185,4 +228,4 @@ class Tables:
         )  # ‖θ‖² that is found
         noise = variance + spread * size
         off = (self.share * (1.0 - h / held) ** 2).sum(axis=1) + self.biased
-        return float(np.mean(off + noise * (self.curvature / held**2).sum(axis=1) / (2.0 * self.gain)))
+        return np.asarray(off + noise * (self.curvature / held**2).sum(axis=1) / (2.0 * self.gain))

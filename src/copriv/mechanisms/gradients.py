@@ -85,7 +85,7 @@ class GradientNoise(Mechanism):
             return self.noise.variance * float(np.sum((w * alone) ** 2))
         floors, total = self._scales(agreed, answers, [owner.floor for owner in agreed.owner_tables]), 0.0
         for members in map(list, groups):
-            summed = SharedSum(w[members], agreed.colluding, floors[members])
+            summed = SharedSum(w[members], agreed.uncounted, floors[members])
             total += float(np.sum((w[members].sum() * summed.noise(alone[members])) ** 2))
         return self.noise.variance * total
 

@@ -1,8 +1,8 @@
-"""One answer that looks for the scale of a table: noisy shares of its rows by length, and of its targets by size.
+"""One answer that looks for the scale of a table: noisy shares of its rows by length, and of its targets by interval.
 
-Formal guarantee. A row is in one bin of lengths, ‖x‖₂ in (r/2, r], (r/4, r/2], … without its intercept, and in one of sizes,
-|y| in (½, 1], (¼, ½], …; the first bins have all that is longer, the last ones all that is shorter. J = 2 histograms, and J = 1
-for classes, whose targets have one size. The J·K shares of n units, each over J, are a mean of vectors of L1 norm at most 1. So
+Formal guarantee. A row is in one bin of lengths, ‖x‖₂ in (r/2, r], (r/4, r/2], … without its intercept, and in one of targets,
+between two neighbours of `EDGES`; the first and last bins have all that is beyond. J = 2 histograms, and J = 1 for classes,
+whose targets have one size. The shares of n units, each over J, are a mean of vectors of L1 norm at most 1. So
 replacing a unit moves them by at most 2/n in L1, and with Laplace noise of scale 2/(nε) on each they are ε-differentially
 private. Undone, the noise has scale 2J/(nε) on each share. A person's rows have weights that add up to 1.
 
@@ -27,11 +27,16 @@ from copriv.types import Array, Loss
 
 BINS = 9
 """K: lengths down to 2⁻⁸ of the longest are told apart."""
+_ENDS = 2.0**-8, 2.0**-6, 2.0**-5, 2.0**-4, 2.0**-3, 0.25, 0.5, 0.75
+EDGES = np.array([*(-end for end in reversed(_ENDS)), *_ENDS])
+"""Between the bins of targets: close about the middle of a range that may be far too wide, even where it may be uneven."""
+TARGETS = len(EDGES) + 1
+"""Bins of targets."""
 
 
 @dataclass(frozen=True)
 class Histograms:
-    """What is released: shares of rows by length (K), then of targets by size (K, unless they are classes)."""
+    """What is released: shares of rows by length (K), then of targets by interval (unless they are classes)."""
 
     reach: float
     """r: the upper end of the first bin of lengths."""
@@ -51,28 +56,36 @@ class Histograms:
         return 1 + self.of_targets
 
     @property
+    def length(self) -> int:
+        """Numbers of an answer."""
+        return BINS + TARGETS * self.of_targets
+
+    @property
     def bounds(self) -> dict[str, float]:
         return {"reach": self.reach}
 
     @property
     def unit(self) -> Float[Array, " answer"]:
-        return np.full(BINS * self.number, float(self.number))
+        return np.full(self.length, float(self.number))
 
     def of(self, loss: Loss, records: Records, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
         """The shares themselves, which depend on neither loss nor θ. Private."""
         sums = []
         for rows in records.blocks():
             x = rows.features
-            sizes = [np.hypot.reduce(x[:, : x.shape[1] - self.intercept], axis=1) / self.reach]
-            sizes += [np.abs(rows.target)] * self.of_targets
-            # Bin 0 is of sizes above ½, 1 of those above ¼, …
-            bins = [BINS - 1 - np.searchsorted(0.5 ** np.arange(BINS - 1, 0, -1), one) for one in sizes]
-            sums.append(np.concatenate([np.bincount(one, rows.weight, BINS) for one in bins]))
+            length = np.hypot.reduce(x[:, : x.shape[1] - self.intercept], axis=1) / self.reach
+            # Bin 0 is of lengths above ½, 1 of those above ¼, …
+            found = [
+                np.bincount(BINS - 1 - np.searchsorted(0.5 ** np.arange(BINS - 1, 0, -1), length), rows.weight, BINS)
+            ]
+            if self.of_targets:
+                found.append(np.bincount(np.searchsorted(EDGES, rows.target), rows.weight, TARGETS))
+            sums.append(np.concatenate(found).astype(float))
         return np.asarray(exact_sum(sums) / records.weight.sum())
 
 
 class Lengths(OfNumbers):
-    """Pure ε, one answer: how long rows are and how large targets; the model stays at the start."""
+    """Pure ε, one answer: how long rows are and where targets lie; the model stays at the start."""
 
     name = "lengths"
     guarantee = Guarantee.PURE
@@ -94,7 +107,7 @@ class Lengths(OfNumbers):
         return self.deviation(agreed, owner) * Histograms.agreed(agreed).number
 
     def length(self, agreed: AgreedTerms, n_parameters: int) -> int:
-        return BINS * Histograms.agreed(agreed).number
+        return Histograms.agreed(agreed).length
 
     def rule(
         self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,
@@ -104,8 +117,8 @@ class Lengths(OfNumbers):
 
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
         units = f"{owner.records} {owner.counted}"
-        targets = " and of their targets by size" if Histograms.agreed(agreed).of_targets else ""
-        what = f"shares of {units} by length{targets}, in bins that halve"
+        targets = ", and of their targets by interval" if Histograms.agreed(agreed).of_targets else ""
+        what = f"shares of {units} by length, in bins that halve{targets}"
         return f"{answers_told(agreed)}: {what}", f"{self.noise_told(agreed, owner)} on each share"
 
 

@@ -168,7 +168,7 @@ class Mechanism(ABC):
         said = f"{what}, with {noise}: epsilon {owner.epsilon:g}{δ} over the run"
         if not agreed.summed:
             return said
-        said += f", against {against(agreed.colluding)}, if the others add their shares"
+        said += f", against {against(agreed.colluding)}, if the others add their shares{but_for(agreed.dropouts)}"
         if owner.floor is not None:
             return f"{said}; epsilon {owner.floor:g} if all the others work together, by noise of its own"
         remains = self.remaining(agreed, owner)
@@ -185,7 +185,7 @@ class Mechanism(ABC):
             return None
         from copriv.privacy.approximate import gaussian_epsilon
 
-        shares = agreed.n_owners - agreed.colluding  # as many as there may be in one sum
+        shares = agreed.n_owners - agreed.uncounted  # as many as there may be in one sum
         multiplier = self.multiplier(agreed.answers, *owner.budget) / sqrt(shares)
         return owner.overlap * gaussian_epsilon(agreed.answers, multiplier, owner.budget[1])
 
@@ -231,13 +231,18 @@ def shared_noise(
         )
         for owner, weight, sensitivity in zip(owners, weights, moved, strict=True)
     ]  # fmt: skip
-    return SharedNoise(mechanism.law(agreed), parts, agreed.colluding, len(unit), bound, unit)
+    return SharedNoise(mechanism.law(agreed), parts, agreed.colluding, len(unit), bound, unit, agreed.dropouts)
 
 
 def against(colluding: int) -> str:
     """Against whom an owner's ε holds in a sum, in words."""
     alone = "everybody outside and the learner"
     return f"{alone} with any {counted(colluding, 'other owner')}" if colluding else alone
+
+
+def but_for(dropouts: int) -> str:
+    """ ", but for 2 owners that may be missing": those on whose shares a sum does not rely, in words; "" for none."""
+    return f", but for {counted(dropouts, 'owner')} that may be missing" if dropouts else ""
 
 
 def noise_in_words(law: Law, scale: float) -> str:

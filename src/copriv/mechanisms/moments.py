@@ -179,7 +179,8 @@ class MomentsInL2(OfSquaredLoss):
             return
         variance, Ξ, r, p = declared.averaged(scales), declared.gradient_bound, declared.longest, declared.n_parameters
         entry = 2.0 * np.sqrt(variance) * r**2  # of 2H, off the diagonal
-        gap = declared.tables(Squared.curvature).solved(2.0 * np.sqrt(p) * entry, variance * Ξ**2, entry**2)
+        tables = declared.tables(Squared.curvature)
+        gap = tables.expected(tables.solved(2.0 * np.sqrt(p) * entry, variance * Ξ**2, entry**2))
         yield gap, Setting(Ξ, (1.0,), {"reach": r})
 
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:

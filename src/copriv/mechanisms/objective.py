@@ -132,13 +132,15 @@ class Objective(OneAnswer):
         # Where nothing else is certain, as of owners with two rows each, the firmest: a constant.
         tables, best = declared.tables(surface.curvature), (1.0, float(FIRMNESSES[-1]), 1.0)
         owners, slopes = set(declared.owners), SLOPES if isinstance(surface, Logistic) else SLOPES[:1]
-        for λ in FIRMNESSES.tolist():
+        for λ in FIRMNESSES[::-1].tolist():
             tried = replace(plain, anchor=λ)
             if any(tried.curvature_cost(n, ε) >= (1 - REMAINDER) * ε for n, ε, _ in owners):
-                continue
+                break  # what is less firm costs more
             variance = law.variance * declared.averaged({owner: tried.noise_scale(*owner) for owner in owners})
             off, noise = tables.tied(λ + declared.regularization)
-            gap, slope = min((off + slope**2 * variance * noise + missed, slope) for slope, missed in slopes)
+            if slopes[-1][0] ** 2 * variance * np.average(noise, weights=tables.weight) > best[0]:
+                break  # what is less firm has more noise
+            gap, slope = min((tables.expected(off + c**2 * variance * noise + missed), c) for c, missed in slopes)
             bounded = replace(tried, bound=slope * tried.bound)
             if gap < best[0] and all(bounded.certain(*owner, declared.whole) for owner in owners):
                 best = gap, λ, slope

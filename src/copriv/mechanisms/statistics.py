@@ -222,7 +222,7 @@ class OfNumbers(OneAnswer):
         alone = [self.deviation(agreed, one) for one in agreed.owner_tables]
         own = [one.model_copy(update={"epsilon": one.floor}) for one in agreed.owner_tables]
         floors = [0.0 if one.floor is None else self.deviation(agreed, one) for one in own]
-        together = SharedSum(agreed.weights, agreed.colluding, agreed.by_owner(floors))
+        together = SharedSum(agreed.weights, agreed.uncounted, agreed.by_owner(floors))
         return together.noise(agreed.by_owner(alone))
 
     def in_sum(self, agreed: AgreedTerms, members: Sequence[int], n_parameters: int) -> SharedNoise:

@@ -1,10 +1,14 @@
 """An owner's process: it dials the learner, identifies itself, and answers queries until the run ends.
 
-    dial → hello → welcome (check: certificate, run, ledger) → query → answer → query → …
+    dial → hello → welcome (check: certificate, run, ledger) → [terms of a phase →] query → answer → query → …
 
 The learner is not trusted here. Its messages are decoded strictly, and an `Owner` decides about each query: it is
 charged before a record is read, or refused with a reason. A broken connection is dialled again after random waiting
 times that double, so that owners do not all return at once.
+
+Under an agreement with a pilot the learner says which phase begins, and the terms that were chosen for it. They are signed,
+must be within what was agreed (`Agreement.chosen_run`), and a phase keeps those that it began with; only then does the phase's
+own `Owner` answer, with that phase's budget.
 
 The learner sends back the newest head of this owner's ledger that it has seen. If the ledger never had that head, it is
 an older copy, and this process answers nothing.
@@ -22,7 +26,7 @@ from typing import Protocol, runtime_checkable
 
 from copriv.agreement import Agreement
 from copriv.agreement.sums import check_keys_named
-from copriv.errors import BudgetRefused, CoprivError, NotCertified, QueryRefused, Unreachable
+from copriv.errors import AgreementError, BudgetRefused, CoprivError, NotCertified, QueryRefused, Unreachable
 from copriv.formatting.sanitize import printable
 from copriv.model.records import InBlocks, Records
 from copriv.network.keys import Keys, KeysRefused
@@ -35,14 +39,17 @@ from copriv.network.messages import (
     Members,
     Message,
     Offer,
+    PhaseTerms,
     PublicKeys,
     Refusal,
     SetSigned,
     SumQuery,
+    Survivors,
     Welcome,
     closing_content,
     decode,
     encode,
+    phase_content,
     query_content,
     signed_answer,
     welcome_content,
@@ -51,7 +58,8 @@ from copriv.network.policy import Policy
 from copriv.network.sum_messages import OwnersPart
 from copriv.network.transport import CHANCE, Clock, Dialer, Link
 from copriv.owner import Owner
-from copriv.privacy.ledger import AnswerLost, Ledger, LedgerDamaged, LedgerFailed
+from copriv.privacy.ledger import AnswerLost, Ledger, LedgerDamaged, LedgerFailed, PhaseBudget
+from copriv.privacy.ledger.phase import PhaseLedger
 from copriv.privacy.release_time import ReleaseTime
 from copriv.protocol import Answer, Query
 from copriv.types import Loss
@@ -62,7 +70,7 @@ _LONGEST_PACE, _LONGEST_REASON = 86_400.0, 500
 """Largest pace that a welcome may name (a day, in seconds), and the largest number of characters of a logged reason."""
 
 
-_Asked = Query | PublicKeys | SetSigned
+_Asked = Query | PublicKeys | SetSigned | Survivors
 
 
 @runtime_checkable
@@ -100,6 +108,10 @@ class RefusedByLearner(LearnerRefused):
     """The learner refuses this owner before a run, for example because it has another agreement."""
 
 
+class TermsRefused(LearnerRefused):
+    """The learner began a phase on terms that were not agreed, or on others than before."""
+
+
 class OwnerAgent:
     """One owner's side of the network, for one agreement.
 
@@ -130,15 +142,21 @@ class OwnerAgent:
         if agreement.summed:
             check_keys_named(agreement)
         keys.check_agreed(agreement.owner_keys.get(name))
-        self._checked = Owner(agreement, name, records, loss)  # raises now whatever can be refused without a query
+        self._phases = agreement.phases_in_numbers()
+        # Raises now whatever can be refused without a query.
+        self._checked = [Owner(phase, name, records, loss) for phase in self._phases]
         self._policy.check(agreement, name, columns)
         self._agreement, self._name, self._terms = agreement, name, agreement.terms_of(name)
         self._parameters, self._noise_ahead = records.n_parameters, noise_ahead
         self._ledgers, self._dialer, self._keys, self._dictionary = ledgers, dialer, keys, dictionary
         self._patience, self._log = patience or Patience(), log
-        self._times = times or self._checked.release_time()
-        self._current: tuple[str, Owner] | None = None
-        """The name of the newest run, and the owner that answers in it."""
+        self._times = times or ReleaseTime(max(phase.release_time().slot for phase in self._checked))
+        self._current: tuple[str, Ledger] | None = None
+        """The name of the newest run, and its ledger."""
+        self._owner: Owner | None = None
+        """Who answers in it; None before the terms of its phase are known."""
+        self._begun: dict[tuple[str, int], Agreement] = {}
+        """The terms of each run and phase that the learner signed."""
         self._sums: OwnersPart | None = None
         """Its part in the sums of that run, where answers are seen in sums only."""
         self._runs = 0
@@ -200,25 +218,27 @@ class OwnerAgent:
 
     async def _session(self, link: Link) -> str:
         try:
-            owner, welcome = await self._handshake(link)
+            ledger, welcome = await self._handshake(link)
             self._last_contact = time.monotonic()
+            most = sum(phase.answers for phase in self._phases)
             self._log(
-                f"in run {welcome.run[:8]}: {owner.ledger.answers} of {self._agreement.answers} answers given; "
-                f"each takes {self.slot:.3g} s, whatever the records"
+                f"in run {welcome.run[:8]}: {ledger.answers} of {most} answers given; each takes {self.slot:.3g} s, "
+                "whatever the records"
             )
             clock = Clock(link, welcome, self._terms.rate)
             try:
                 self.connected = True
-                return await self._answering(link, owner, welcome, clock)
+                return await self._answering(link, welcome, clock)
             finally:
                 self.connected = False
                 self._last_contact = time.monotonic()  # the learner was connected until now
                 clock.stop()
-                owner.drop_noise()
+                if self._owner is not None:
+                    self._owner.drop_noise()
         finally:
             await link.close()
 
-    async def _handshake(self, link: Link) -> tuple[Owner, Welcome]:
+    async def _handshake(self, link: Link) -> tuple[Ledger, Welcome]:
         nonce, certificate = secrets.token_hex(16), self._keys.certificate.decode()
         fingerprint = self._agreement.fingerprint
         hello = Hello(self._name, fingerprint, self._dictionary, self._parameters, nonce, certificate, self.slot)
@@ -255,7 +275,7 @@ class OwnerAgent:
                     "never had: it is an older copy, or not the one that this run began with. Restore the newest one; "
                     "until then nothing is answered"
                 )
-            return self._owner(welcome.run), welcome
+            return self._ledger_of(welcome.run), welcome
         except CoprivError as error:
             code, told = refusal_of(error)
             if code == "lost":  # a streamed table is read again for every run that the learner names
@@ -293,7 +313,8 @@ class OwnerAgent:
                 f"the certificate of {self._name} is not valid any more; ask the coordinator for a new one"
             )
 
-    def _owner(self, run: str) -> Owner:
+    def _ledger_of(self, run: str) -> Ledger:
+        """The ledger of a run, which becomes the present one; the owner of a single phase answers in it from here on."""
         if self._current is None or self._current[0] != run:
             self._runs += 1
             if self._runs > self._policy.most_runs:
@@ -301,12 +322,41 @@ class OwnerAgent:
                     f"policy.most_runs: the learner came with more than {self._policy.most_runs} runs since this command "
                     "was started; an honest one needs one, or a few. Ask it why, and start this command again"
                 )
-            ε, δ, m = Fraction(self._terms.epsilon), Fraction(self._terms.delta), self._agreement.answers
+            ε, δ, m = Fraction(self._terms.epsilon), Fraction(self._terms.delta), sum(p.answers for p in self._phases)
             ledger = self._ledgers.run(self._agreement.fingerprint, run, ε, m, δ)
-            self._current = run, self._checked.charging(ledger, self._times)
+            self._current, self._owner = (run, ledger), None
+            if not self._agreement.has_pilot:
+                self._owner = self._checked[0].charging(ledger, self._times)
             if self._agreement.summed:
-                self._sums = OwnersPart(self._agreement, run, self._keys, self._current[1])
+                assert self._owner is not None, "a pilot and sums are not agreed together"
+                self._sums = OwnersPart(self._agreement, run, self._keys, self._owner)
         return self._current[1]
+
+    def _begin(self, message: PhaseTerms, welcome: Welcome) -> None:
+        """Answer in a phase from here on, whose terms the learner chose.
+
+        Raises TermsRefused where they are not within what was agreed, not signed, or others than were signed before.
+        """
+        k, agreed = message.phase, self._agreement
+        if not self._agreement.has_pilot or not 1 <= k <= len(self._phases):
+            raise TermsRefused(f"the learner began phase {k}, and {len(self._phases)} were agreed")
+        try:
+            terms = agreed.phases[0] if k == 1 else agreed.chosen_run(message.terms)
+            if k == 1 and message.terms:
+                raise TermsRefused("the learner chose terms of the pilot, all of which were agreed")
+        except (AgreementError, Malformed) as error:
+            raise TermsRefused(f"the terms of phase {k} are not those that were agreed: {error}") from None
+        content = phase_content(welcome.run, agreed.fingerprint, k, terms.fingerprint)
+        if not self._keys.certified(welcome.certificate).signed(message.signature, content):
+            raise TermsRefused(f"the learner did not sign the terms of phase {k}")
+        if self._begun.setdefault((welcome.run, k), terms).fingerprint != terms.fingerprint:
+            raise TermsRefused(f"the learner signed other terms of phase {k} before: it began on those, or not at all")
+        own, ledger = terms.terms_of(self._name), self._ledger_of(welcome.run)
+        budget = PhaseBudget(k, Fraction(own.epsilon), terms.answers, Fraction(own.delta), terms.fingerprint)
+        part = PhaseLedger(ledger, budget, agreed.fingerprint, Fraction(self._terms.delta))
+        self._owner = self._checked[k - 1].charging(part, self._times, terms)
+        given = f"{part.answers} of {terms.answers} answers given"
+        self._log(f"phase {k} of {len(self._phases)}: {terms.mechanism.promise(terms, own)}; {given}")
 
     def _signed_reply(self, owner: Owner, asked: _Asked, welcome: Welcome) -> tuple[Message, CoprivError | None]:
         """Check the learner's signature of a query, reply to it or to a later message of its sum, and sign an answer."""
@@ -318,7 +368,7 @@ class OwnerAgent:
             # An answer signed for two histories of the run would let the learner choose between them.
             if self._heads.get(asked.identity, asked.head) != asked.head:
                 return _refusal(asked, "query", "it was asked before, from another record of the run"), None
-        if not isinstance(asked, SumQuery | PublicKeys | SetSigned):
+        if not isinstance(asked, SumQuery | PublicKeys | SetSigned | Survivors):
             reply, failure = respond(owner, asked, self._log_refusal)
         elif sums is None:
             return _refusal(asked, "query", "no sums were agreed on"), None
@@ -339,18 +389,28 @@ class OwnerAgent:
             self._logged_kinds.add(type(error))
             self._log(f"refused: {printable(str(error), _LONGEST_REASON)}")
 
-    async def _answering(self, link: Link, owner: Owner, welcome: Welcome, clock: Clock) -> str:
+    async def _answering(self, link: Link, welcome: Welcome, clock: Clock) -> str:
         while True:
+            owner = self._owner
             try:
                 message = decode(await link.receive())
             except Malformed as error:
                 await link.send(encode(Refusal("", "malformed", str(error)[:500])))
                 continue
             match message:
-                case Query() | PublicKeys() | SetSigned() if self._count_signed:
+                case Query() | PublicKeys() | SetSigned() | Survivors() if self._count_signed:
                     end = _refusal(message, "query", "it signed how many answers it gave; that was the end")
                     await link.send(encode(end))
-                case Query() | PublicKeys() | SetSigned():
+                case Query() | Closing() if owner is None:
+                    why = "the terms of its phase were not said"
+                    await link.send(encode(Refusal(getattr(message, "identity", "")[:200], "query", why)))
+                case PhaseTerms():
+                    try:
+                        self._begin(message, welcome)
+                    except CoprivError as error:
+                        await link.send(encode(Refusal("", *refusal_of(error))))
+                        raise
+                case Query() | PublicKeys() | SetSigned() | Survivors() if owner is not None:
                     await self._answer(link, owner, message, welcome)
                     clock.served()
                 case Members() if self._sums is not None:
@@ -363,9 +423,9 @@ class OwnerAgent:
                     clock.offered(message.number)
                 case Busy():
                     clock.served()
-                case Closing():
+                case Closing() if owner is not None:
                     self._count_signed, count = True, Closing(message.head, owner.ledger.answers)
-                    content = closing_content(welcome.run, self._name, self._agreement.fingerprint, count)
+                    content = closing_content(welcome.run, self._name, owner.fingerprint, count)
                     await link.send(encode(replace(count, signature=self._keys.sign(content))))
                 case Finished():
                     return printable(message.reason)
@@ -410,6 +470,7 @@ _REFUSALS: tuple[tuple[type[CoprivError], str, str], ...] = (
         "policy",
         "the learner did not sign with a certificate that this owner takes, or its own is not valid",
     ),
+    (TermsRefused, "policy", "the terms of the phase are not within what was agreed, or not those that it began with"),
     (Unreachable, "policy", "its policy does not take this learner, or so many runs"),
     # The errors below occur after the charge.
     (NotCertified, "lost", "its fit did not come to an end"),

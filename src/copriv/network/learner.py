@@ -10,31 +10,33 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from copriv.errors import AgreementError, InvalidInput, Unreachable
+from copriv.errors import AgreementError, CoprivError, InvalidInput, Unreachable
 from copriv.network.keys import Keys, KeysRefused
 from copriv.network.messages import (
+    STOPPED,
     Closing,
     Finished,
     Hello,
+    MaskOpened,
     Message,
     PublicKeys,
     Ready,
     Refusal,
     SetSigned,
+    Survivors,
     Welcome,
     decode,
     encode,
     welcome_content,
 )
-from copriv.network.run_state import Conductor, Outcome
+from copriv.network.run import Run
+from copriv.network.run_state import Conductor, Decision, Outcome
 from copriv.network.store import StoreFailed
 from copriv.network.transport import CertifiedLink, Link, Listener, RateLimit
 from copriv.protocol import Answer
 
 HELLO_SECONDS = 10.0
 """Time limit for the first message of a link."""
-STOPPED = "stopped: "
-"""Prefix of the reason that owners are sent when a run was stopped and may be resumed."""
 GOODBYE_SECONDS = 2.0
 """Time limit for owners to acknowledge the end of the run."""
 RETURN_SECONDS = 5.0
@@ -58,8 +60,13 @@ class Learner:
         keys: Keys,
         pace: float = 0.02,
         on_listening: Callable[[str], None] | None = None,
+        decide: Callable[[Run], Decision] | None = None,
     ) -> None:
-        terms = conductor.agreement
+        terms = conductor.store.agreement
+        if terms.has_pilot and decide is None:
+            raise AgreementError(
+                "agreement.pilot: nobody decides what follows it; give the learner's public rows (--public)"
+            )
         keys.check_agreed(terms.agreement.learner_key)
         if not terms.mechanism.gives_model:
             raise AgreementError(
@@ -67,10 +74,10 @@ class Learner:
                 "nothing; choose another mechanism"
             )
         self._conductor, self._listener, self._keys = conductor, listener, keys
-        self._pace, self._on_listening = pace, on_listening
+        self._pace, self._on_listening, self._decide = pace, on_listening, decide
         conductor.offer_interval = pace * (conductor.agreement.agreement.interval or 0.0)
         self._links: dict[str, Link] = {}
-        names, self._fingerprint = conductor.agreement.owner_names, conductor.agreement.fingerprint
+        names, self._fingerprint = terms.owner_names, terms.fingerprint
         self._message_limits = {name: RateLimit(*_MESSAGE_RATE) for name in names}
         self._connection_limits = {name: RateLimit(*_CONNECTION_RATE) for name in names}
         self._waiting_sessions = dict.fromkeys(names, 0)
@@ -85,20 +92,42 @@ class Learner:
         async with self._listener.listening(self._session) as address:
             if self._on_listening is not None:
                 self._on_listening(address)
-            while conductor.outcome is None and self._failure is None:
-                # The clock only serves to detect late owners; an eighth of the deadline is precise enough.
-                pause = min(conductor.next_deadline() - time.monotonic(), conductor.conduct.deadline / 8, 1.0)
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._over.wait(), max(pause, 0.01))
-                if self._failure is None:
-                    conductor.tick(time.monotonic())
-                    await self._flush(None)
+            await self._until_over()
+            if self._failure is None and conductor.run.awaits_decision:
+                await self._follow_pilot()
+                await self._until_over()
             await self._say_goodbye()
         if self._failure is not None:
             raise self._failure
         if conductor.outcome is None:
             raise Unreachable("the run was left before it ended")
         return conductor.outcome
+
+    async def _until_over(self) -> None:
+        conductor = self._conductor
+        while conductor.outcome is None and self._failure is None:
+            # The clock only serves to detect late owners; an eighth of the deadline is precise enough.
+            pause = min(conductor.next_deadline() - time.monotonic(), conductor.conduct.deadline / 8, 1.0)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._over.wait(), max(pause, 0.01))
+            if self._failure is None:
+                conductor.tick(time.monotonic())
+                await self._flush(None)
+
+    async def _follow_pilot(self) -> None:
+        """Decide by the pilot's answers what follows it; owners stay connected meanwhile."""
+        conductor, decide = self._conductor, self._decide
+        assert decide is not None
+        try:
+            decision = await asyncio.to_thread(decide, conductor.run)
+            self._over.clear()
+            conductor.follow(decision, time.monotonic(), self._links.keys())
+        except StoreFailed as error:
+            self._failure = error  # nothing more may be sent
+            return
+        except CoprivError as error:
+            conductor.stop(f"the run after the pilot is not planned: {error}")
+        await self._flush(None)
 
     async def _session(self, link: Link) -> None:
         owner = ""
@@ -223,7 +252,7 @@ class Learner:
                 return self._conductor.refused(owner, message, now)
             case Ready():
                 return self._conductor.ready(owner, message.number, now)
-            case PublicKeys() | SetSigned():
+            case PublicKeys() | SetSigned() | Survivors() | MaskOpened():
                 return self._conductor.relayed(owner, message, now)
             case Closing():
                 return self._conductor.closed(owner, message)
@@ -245,7 +274,7 @@ class Learner:
     async def _say_goodbye(self) -> None:
         """Collect the owners' signed counts of answers, then send them the outcome of the run."""
         outcome, closing = self._conductor.outcome, self._conductor.closing
-        if outcome is not None and closing is not None:
+        if outcome is not None and closing is not None and self._failure is None:
             parties, until = self._conductor.parties, time.monotonic() + RETURN_SECONDS
             answered = {name for name, party in parties.items() if party.answered and not party.out}
             while not answered <= self._links.keys() and time.monotonic() < until:

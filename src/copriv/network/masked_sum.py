@@ -1,26 +1,37 @@
-"""The sum of all owners' answers in one round, of which the learner sees nothing else: both sides, without I/O.
+"""An owner's side of the sum of answers in one round, of which the learner sees nothing else; without I/O.
 
     learner              each owner
     attempt and θ     →
                       ←  an ephemeral key, signed                     MaskedAnswers.key
-    all keys          →
-                      ←  a signature of the set of all keys           MaskedAnswers.sign
-    all signatures    →  charges its ledger, draws noise, masks
+    the keys          →
+                      ←  a signature of the set of keys               MaskedAnswers.sign
+    the signatures    →  charges its ledger, draws noise, masks
                       ←  masked words                                 MaskedAnswers.masked
     adds up
 
-`sum_messages` carries this over a network, where each owner signs its masked words as any other answer, with the query.
+Where owners may be missing, the set has the keys of N − d owners or more, and each step goes on with what N − d have said:
 
-All owners that answer together take part, or there is no sum. An owner masks only in a set that every owner signed, and once
-in an attempt: its ledger is charged under the attempt's identity before noise is drawn, and who asks again gets the masked
-words that the ledger holds. Where an owner drops out, the learner begins another attempt, which is another answer: masking
-the same noisy vector once more would let it subtract two sums.
+    whose are there   →
+                      ←  a signature of the set of survivors          MaskedAnswers.survivors
+    the signatures    →
+                      ←  its part of the mask of their sum, signed    MaskedAnswers.opened
+    takes the mask off
+
+`sum_attempt` is the learner's side. `sum_messages` carries this over a network, where each owner signs its masked words as any
+other answer, with the query.
+
+An owner masks only in a set that enough others signed, and once in an attempt: its ledger is charged under the attempt's
+identity before noise is drawn, and who asks again gets the masked words that the ledger holds. It signs one set of survivors in
+an attempt, and opens no other; since N > t + 2d, there are no two that N − d owners of a set signed. Where more owners drop
+out, the learner begins another attempt, which is another answer: masking the same noisy vector once more would let it subtract
+two sums.
 
 Neither side trusts the other. A lying learner gets uniform words in place of a sum, or nothing; a lying owner changes its own
 summand, as it could anyway, or there is no sum. The proof is docs/proofs/masks.md.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -32,8 +43,9 @@ from copriv.agreement.sums import check_keys_named
 from copriv.errors import QueryRefused
 from copriv.network.keys import Certified, Keys, KeysRefused
 from copriv.privacy.ledger import Ledger
+from copriv.privacy.mask_shares import MaskShares
 from copriv.privacy.masks import Attempt, EphemeralKey, point_digest, set_digest
-from copriv.privacy.shared_noise import as_numbers, as_words
+from copriv.privacy.shared_noise import Words, as_numbers, as_words
 from copriv.protocol import Answer, Query
 from copriv.types import Array
 
@@ -49,9 +61,26 @@ class SignedKey:
 
 @dataclass(frozen=True)
 class SignedSet:
-    """Owner → learner → owners: the owner has seen these keys of all owners, and no others, in this attempt."""
+    """Owner → learner → owners: the owner has seen these keys, and no others, in this attempt."""
 
     owner: str
+    signature: str
+
+
+@dataclass(frozen=True)
+class SignedSurvivors:
+    """Owner → learner → owners: of this set of keys the owner opens the masks of these owners' sum, and of no other."""
+
+    owner: str
+    signature: str
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedMask:
+    """Owner → learner: its part of the mask of the survivors' sum."""
+
+    owner: str
+    words: Words
     signature: str
 
 
@@ -88,16 +117,22 @@ class Summand(Protocol):
 class MaskedAnswers:
     """An owner's side in one run: its part in each sum, at most once in each attempt.
 
-    owners: all owners whose answers are added up (`members`).
+    owners: all owners whose answers are added up (`members`). dropouts: d, of whom may be missing.
     """
 
     def __init__(
-        self, fingerprint: str, run: str, keys: Keys, owners: Mapping[str, Certified], summand: Summand
+        self,
+        fingerprint: str,
+        run: str,
+        keys: Keys,
+        owners: Mapping[str, Certified],
+        summand: Summand,
+        dropouts: int = 0,
     ) -> None:
         self._agreed, self._name, self._keys, self._owners = (fingerprint, run), keys.name, keys, owners
-        self._summand = summand
+        self._summand, self._dropouts, self._least = summand, dropouts, len(owners) - dropouts
         self._open: _Open | None = None
-        """The newest attempt, until its vector is masked."""
+        """The newest attempt, until all is said of it."""
         self._replaced = set[str]()
         """Identities of attempts in whose place another one was opened."""
 
@@ -130,11 +165,12 @@ class MaskedAnswers:
         return SignedKey(self._name, public, self._keys.sign(_key_content(attempt, self._name, public)))
 
     def sign(self, attempt: Attempt, keys: Iterable[SignedKey]) -> SignedSet:
-        """Sign the set of all owners' keys of the open attempt, and no other set of it afterwards. Raises QueryRefused."""
+        """Sign the set of owners' keys of the open attempt, and no other set of it afterwards. Raises QueryRefused."""
         opened, given = self._opened(attempt), list(keys)
-        named = {one.owner: one.key for one in given}
-        if len(named) != len(given) or named.keys() != self._owners.keys():
-            raise self._refused(attempt, "its keys are not one of each owner of the sum")
+        by_owner = {one.owner: one.key for one in given}
+        named = {name: by_owner[name] for name in self._owners if name in by_owner}
+        if not len(named) == len(given) >= self._least or self._name not in named:
+            raise self._refused(attempt, f"its keys are not one of each owner of the sum{self._but}")
         if len({*named.values()}) != len(named) or named[self._name] != opened.key.public:
             raise self._refused(attempt, f"two of its keys are the same, or that of {self._name} is another one")
         for one in given:
@@ -142,29 +178,81 @@ class MaskedAnswers:
                 raise self._refused(attempt, f"{one.owner} did not sign its key for it")
         if opened.keys is not None and opened.keys != named:
             raise self._refused(attempt, "another set of keys was signed in it")
+        if opened.keys is None and self._dropouts:
+            opened.shares = MaskShares(opened.key, self._name, attempt, named, self._least)
         opened.keys = named
         return SignedSet(self._name, self._keys.sign(_set_content(attempt, named)))
 
     def masked(self, attempt: Attempt, signatures: Iterable[SignedSet]) -> Answer:
-        """This owner's vector, with noise and masks, once every owner has signed the set that this one signed.
+        """This owner's vector, with noise and masks, once the owners have signed the set that this one signed.
 
-        Its numbers are words (`copriv.privacy.shared_noise.as_words`).
+        Its numbers are words (`copriv.privacy.shared_noise.as_words`); where owners may be missing, those of
+        `MaskShares.masked`, and zeros up to 1 + d vectors.
 
         Raises QueryRefused, or BudgetRefused where the ledger refuses the charge: nothing leaves then.
         """
-        opened, given = self._opened(attempt), {one.owner: one.signature for one in signatures}
-        if opened.keys is None or given.keys() != self._owners.keys():
+        opened = self._opened(attempt)
+        if opened.keys is None:
             raise self._refused(attempt, "not every owner has signed its keys")
-        content = _set_content(attempt, opened.keys)
-        for owner, signature in given.items():
-            if not self._owners[owner].signed(signature, content):
-                raise self._refused(attempt, f"{owner} did not sign the same keys")
-        self._open, keys = None, opened.keys
+        self._check_signed(attempt, signatures, opened.keys, _set_content(attempt, opened.keys), "keys")
+        self._open, keys = opened if self._dropouts else None, opened.keys
 
-        def hide(noisy: Float[Array, " halves"]) -> Float[Array, " halves"]:
-            return as_numbers(opened.key.masked(as_words(noisy), self._name, attempt, keys))
+        def hide(noisy: Float[Array, " halves"]) -> Float[Array, " masked"]:
+            words = as_words(noisy)
+            if opened.shares is None:
+                return as_numbers(opened.key.masked(words, self._name, attempt, keys))
+            shares = opened.shares.masked(words).reshape(-1)
+            return as_numbers(np.append(shares, np.zeros((1 + self._dropouts) * len(words) - len(shares), np.uint64)))
 
         return self._summand.answer(Query(attempt.identity, attempt.fingerprint, self._name, opened.theta), hide)
+
+    def survivors(self, attempt: Attempt, names: Sequence[str]) -> SignedSurvivors:
+        """Sign the owners whose vectors are there, and no other set of them afterwards. Raises QueryRefused."""
+        opened, chosen = self._opened(attempt), tuple(names)
+        if opened.keys is None or chosen != tuple(name for name in opened.keys if name in chosen):
+            raise self._refused(attempt, "its survivors are not owners of its keys, in their order")
+        if not self._dropouts or len(chosen) < self._least:
+            raise self._refused(attempt, f"its survivors are not the owners of the sum{self._but}")
+        if opened.survivors not in ((), chosen):
+            raise self._refused(attempt, "other survivors were signed in it")
+        opened.survivors = chosen
+        return SignedSurvivors(self._name, self._keys.sign(_survivors_content(attempt, opened.keys, chosen)))
+
+    def opened(self, attempt: Attempt, signatures: Iterable[SignedSurvivors]) -> OpenedMask:
+        """This owner's part of the mask of the survivors' sum, once N − d owners have signed the survivors that it signed.
+
+        Raises QueryRefused.
+        """
+        opened = self._opened(attempt)
+        if opened.keys is None or opened.shares is None or not opened.survivors:
+            raise self._refused(attempt, "it has signed no survivors")
+        content = _survivors_content(attempt, opened.keys, opened.survivors)
+        self._check_signed(attempt, signatures, opened.keys, content, "survivors")
+        if opened.part is None:
+            words = opened.shares.opened(opened.survivors)
+            signed = opened_content(attempt, self._name, tuple(opened.keys), opened.survivors, words)
+            opened.part = OpenedMask(self._name, words, self._keys.sign(signed))
+        return opened.part
+
+    def _check_signed(
+        self,
+        attempt: Attempt,
+        signatures: Iterable[SignedSet | SignedSurvivors],
+        keys: Mapping[str, bytes],
+        content: bytes,
+        what: str,
+    ) -> None:
+        """Raise QueryRefused unless enough owners of the keys have signed the content, and nobody anything else."""
+        given = {one.owner: one.signature for one in signatures}
+        if not given.keys() <= keys.keys() or len(given) < self._least:
+            raise self._refused(attempt, f"not every owner has signed its {what}{self._but}")
+        for owner, signature in given.items():
+            if not self._owners[owner].signed(signature, content):
+                raise self._refused(attempt, f"{owner} did not sign the same {what}")
+
+    @property
+    def _but(self) -> str:
+        return f", but for {self._dropouts}" if self._dropouts else ""
 
     def _opened(self, attempt: Attempt) -> "_Open":
         if self._open is None or self._open.attempt != attempt:
@@ -177,74 +265,18 @@ class MaskedAnswers:
 
 @dataclass
 class _Open:
-    """An attempt in which an owner has not masked yet."""
+    """An attempt that an owner takes part in."""
 
     attempt: Attempt
     theta: Float[Array, " p"]
     key: EphemeralKey
     keys: dict[str, bytes] | None = None
-    """Public keys by owner, once this owner signed them."""
-
-
-class AnotherKey(QueryRefused):
-    """An owner gave a second key of an attempt, as one does that was started again: it cannot take part any more."""
-
-
-class KeysOfSum:
-    """The learner's side of one attempt up to its masks, whatever the order in which the owners' messages arrive.
-
-    Each method raises QueryRefused for what its owner did not sign for this attempt, and for what comes before its time.
-    """
-
-    def __init__(self, attempt: Attempt, owners: Mapping[str, Certified]) -> None:
-        self._attempt, self._owners = attempt, owners
-        self._keys: dict[str, SignedKey] = {}
-        self._signatures: dict[str, SignedSet] = {}
-        self._set = b""
-        """What every owner signs of the keys, once all are there."""
-
-    def key(self, message: SignedKey) -> None:
-        """Take an owner's key. Raises AnotherKey where it gave another one before."""
-        self._check(message, _key_content(self._attempt, message.owner, message.key))
-        if self._keys.setdefault(message.owner, message).key != message.key:
-            raise AnotherKey(self._refused(message, "it gave another key before").args[0])
-        if self.keys:
-            self._set = _set_content(self._attempt, {one.owner: one.key for one in self.keys})
-
-    def sign(self, message: SignedSet) -> None:
-        """Take an owner's signature of all keys."""
-        if not self._set:
-            raise self._refused(message, "not every owner has given a key")
-        self._check(message, self._set)
-        self._signatures.setdefault(message.owner, message)
-
-    @property
-    def begun(self) -> bool:
-        """Whether an owner has given a key."""
-        return bool(self._keys)
-
-    @property
-    def keys(self) -> tuple[SignedKey, ...]:
-        """The keys that every owner is to sign, in the owners' order; empty until all are there."""
-        return tuple(self._keys[name] for name in self._owners) if self._keys.keys() == self._owners.keys() else ()
-
-    @property
-    def signatures(self) -> tuple[SignedSet, ...]:
-        """The signatures with which every owner masks, in the owners' order; empty until all are there."""
-        if self._signatures.keys() != self._owners.keys():
-            return ()
-        return tuple(self._signatures[name] for name in self._owners)
-
-    def _check(self, message: SignedKey | SignedSet, content: bytes) -> None:
-        owner = self._owners.get(message.owner)
-        if owner is None or not owner.signed(message.signature, content):
-            raise self._refused(message, "it did not sign this for this attempt")
-
-    def _refused(self, message: SignedKey | SignedSet, why: str) -> QueryRefused:
-        attempt = self._attempt
-        return QueryRefused(
-            f"{message.owner} is not heard in attempt {attempt.attempt} at round {attempt.round}: {why}"
-        )
+    """Public keys by owner, in the owners' order, once this owner signed them."""
+    shares: MaskShares | None = None
+    """Its mask, where owners may be missing."""
+    survivors: tuple[str, ...] = ()
+    """Whose sum it opens, once it signed them."""
+    part: OpenedMask | None = None
 
 
 def _key_content(attempt: Attempt, owner: str, key: bytes) -> bytes:
@@ -255,3 +287,13 @@ def _key_content(attempt: Attempt, owner: str, key: bytes) -> bytes:
 def _set_content(attempt: Attempt, keys: Mapping[str, bytes]) -> bytes:
     """Content that every owner signs of an attempt's keys."""
     return attempt.content("set", set_digest(attempt, keys).hex())
+
+
+def _survivors_content(attempt: Attempt, keys: Mapping[str, bytes], names: Sequence[str]) -> bytes:
+    """Content that owners sign of the survivors of a set of keys."""
+    return attempt.content("survivors", set_digest(attempt, keys).hex(), list(names))
+
+
+def opened_content(attempt: Attempt, owner: str, names: Sequence[str], survivors: Sequence[str], words: Words) -> bytes:
+    """Content that an owner signs with its part of a sum's mask. names: the owners of the keys."""
+    return attempt.content("opened", owner, list(names), list(survivors), hashlib.sha256(words.tobytes()).hexdigest())

@@ -21,8 +21,10 @@ record at that time, and the learner signs the model's file.
 """
 
 import hashlib
+import json
 import math
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
@@ -31,12 +33,15 @@ import numpy as np
 from copriv.errors import InvalidInput
 from copriv.network.keys import Keys
 from copriv.protocol import Answer, Query
+from copriv.types import Array
 
 MAGIC, VERSION = b"COPRIV", 2
 MAX_FRAME = 4 << 20
 """Bytes of a frame; longer ones are refused unread. It has room for half a million parameters."""
 MAX_TEXT = 4000
 """Bytes of a text, such as a certificate in PEM (about 800) or a reason."""
+STOPPED = "stopped: "
+"""Prefix of the reason in `Finished` where the run was stopped and may be resumed."""
 
 
 Texts: TypeAlias = tuple[str, ...]
@@ -103,7 +108,10 @@ class Members:
 
 @dataclass(frozen=True)
 class PublicKeys:
-    """Owner → learner: its public key of an attempt. Learner → owner: those of all owners, in the agreement's order."""
+    """Owner → learner: its public key of an attempt. Learner → owner: those of all owners, in the agreement's order.
+
+    Here and in what follows, "" stands for an owner that is missing.
+    """
 
     identity: str
     """Of the query that began the attempt."""
@@ -119,6 +127,58 @@ class SetSigned:
 
     identity: str
     signatures: Texts
+
+
+@dataclass(frozen=True)
+class Survivors:
+    """Learner → owner: whose vectors are in a sum that owners may miss, first without signatures, then with everybody's.
+
+    Owner → learner: the same with its own signature.
+    """
+
+    identity: str
+    owners: Texts
+    """In the agreement's order."""
+    signatures: Texts
+
+
+@dataclass(frozen=True, eq=False)
+class MaskOpened:
+    """Owner → learner: its part of the mask of the survivors' sum (`masked_sum`)."""
+
+    identity: str
+    words: Array
+    """As numbers (`copriv.privacy.shared_noise.as_numbers`)."""
+    signature: str
+
+
+@dataclass(frozen=True)
+class PhaseTerms:
+    """Learner → owner: a phase begins, or goes on, with the terms that were chosen for it. Queries follow."""
+
+    phase: int
+    """From 1."""
+    chosen: Texts
+    """JSON of the chosen terms by key (`Agreement.chosen_run`), in pieces; {} for the pilot."""
+    signature: str
+    """The learner's, over `phase_content`; hex."""
+
+    @classmethod
+    def of(cls, phase: int, chosen: Mapping[str, Any], signature: str) -> "PhaseTerms":
+        """The message with these terms."""
+        text = json.dumps(chosen, allow_nan=False)  # in ASCII
+        return cls(phase, tuple(text[k : k + MAX_TEXT] for k in range(0, len(text), MAX_TEXT)), signature)
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """The chosen terms. Raises Malformed."""
+        try:
+            found = json.loads("".join(self.chosen))
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise Malformed("PhaseTerms.chosen: is no JSON of terms")
+        return found
 
 
 @dataclass(frozen=True)
@@ -184,11 +244,15 @@ Message: TypeAlias = (
     | Members
     | PublicKeys
     | SetSigned
+    | Survivors
+    | MaskOpened
+    | PhaseTerms
 )
 
 _KINDS: dict[int, type[Any]] = {
     2: Welcome, 3: Query, 4: Answer, 5: Refusal, 6: Offer, 7: Ready, 8: Busy, 9: Finished,
     10: Closing, 11: SumQuery, 12: Members, 13: PublicKeys, 14: SetSigned, 15: Hello,
+    16: PhaseTerms, 17: Survivors, 18: MaskOpened,
 }  # fmt: skip
 """1 was a hello without a slot. VERSION is in what is signed, so a change of one message gives it another number."""
 _NUMBER = {kind: number for number, kind in _KINDS.items()}
@@ -296,6 +360,11 @@ def _piece(frame: bytes, start: int, size: int) -> bytes:
 def welcome_content(hello: Hello, run: str) -> bytes:
     """Content that the learner signs for its welcome: run, owner, agreement, and the owner's nonce."""
     return "\0".join(("copriv welcome", hello.owner, hello.fingerprint, hello.nonce, run)).encode()
+
+
+def phase_content(run: str, agreed: str, phase: int, terms: str) -> bytes:
+    """Content that the learner signs for a phase of a run under the agreement `agreed`, on `terms`: both are fingerprints."""
+    return "\0".join(("copriv phase", run, agreed, str(phase), terms)).encode()
 
 
 def query_content(run: str, query: Query, dictionary: str = "") -> bytes:

@@ -133,7 +133,7 @@ class Policy(BaseModel):
             ("agreements", self.agreements, (agreement.fingerprint,)),
             ("rules", self.rules, (said.rule,)),
             ("losses", self.losses, (agreement.model.loss,)),
-            ("mechanisms", self.mechanisms, (said.mechanism,)),
+            ("mechanisms", self.mechanisms, tuple(one.agreement.mechanism for one in agreement.phases)),
             ("features", self.features, columns),
         )
         for key, allowed, asked in lists:

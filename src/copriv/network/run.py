@@ -4,6 +4,10 @@ The learner's process updates a `Run` with every line that it writes, and rebuil
 updates one with the lines that it checks; the record in a model's file is its summary (`Run.record`). Decisions are
 made in `run_state`, checks in `verify_lines`.
 
+A run under an agreement with a pilot is two phases in one file. Each begins with a line of its own, which the learner signs
+with the terms that were chosen for it; what is said here of the run is then of the phase that goes on, and `before` is the
+pilot, as it ended.
+
 `NoiseCheck` tells whether owners add the noise that they should, as far as answers tell, for a run in which all answer at one
 θ. In one round, let c be the median of the other owners' answers, in each coordinate, and a the owner's own. Then a − c is the
 owner's noise and a difference that does not depend on it, and is in distribution at least as large in absolute value as the
@@ -14,22 +18,25 @@ whatever the others answer without knowing this answer. An owner whose sum is im
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
+from scipy.special import gammainc
 
 from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants, agreed_rule
 from copriv.errors import AgreementError, InvalidInput
-from copriv.network.messages import SumQuery
+from copriv.network.messages import MAX_FRAME, SumQuery
 from copriv.network.store import START, Event, RunStore, StoreFailed
 from copriv.network.sum_messages import attempt_of
+from copriv.privacy.mask_shares import sum_of
 from copriv.privacy.noise import Law
-from copriv.privacy.shared_noise import SharedNoise, as_words
+from copriv.privacy.shared_noise import SharedNoise, as_words, sum_modulo
 from copriv.protocol import Answer, Query
 from copriv.rules import Aggregation, named
 from copriv.rules.graph import OnGraph
@@ -56,8 +63,9 @@ class NoiseCheck:
         """Probability that agreed noise alone gives a sum as small as each owner's; 1 before any round."""
         if self._numbers == 0:
             return np.ones(len(self._total))
-        law: dict[Law, Any] = {Law.LAPLACE: stats.gamma(self._numbers), Law.NORMAL: stats.chi2(self._numbers)}
-        return np.asarray(law[self._law].cdf(self._total))
+        # The distribution functions of a gamma and a chi-squared law.
+        of = {Law.LAPLACE: 1.0, Law.NORMAL: 2.0}[self._law]
+        return np.asarray(gammainc(self._numbers / of, self._total / of))
 
     def too_little(self) -> list[bool]:
         """Whether each owner's noise is improbably small: 1e-6 over all owners of a run, where all add the agreed noise."""
@@ -81,6 +89,12 @@ class Turn:
     late: bool = False
     round: int = 1
     """k, of the step that it is for."""
+    names: tuple[str, ...] = ()
+    """Owners whose keys are in the set of a sum that owners are missing from, once that is known."""
+    survivors: tuple[str, ...] = ()
+    """Owners whose vectors are in it."""
+    parts: dict[str, Array] = field(default_factory=dict)
+    """Owners' parts of the mask of the survivors' sum."""
 
 
 @dataclass(eq=False, slots=True)
@@ -121,6 +135,21 @@ class Party:
     closed: str = ""
     """The hash of the line after which it signed its final count of answers; "" while it did not since its last query."""
 
+    @classmethod
+    def after(cls, before: "Party | None") -> "Party":
+        """The same owner at the beginning of the next phase."""
+        if before is None:
+            return cls()
+        out = before.out if before.barred else ""  # who gave all its answers has others now
+        return cls(
+            before.there, chain_head=before.chain_head, out=out, certificate=before.certificate, barred=before.barred
+        )
+
+    @property
+    def lost_by_its_count(self) -> int:
+        """Number of answers that it lost, and not more than its own counts confirm."""
+        return min(self.lost, self.missing)
+
     @property
     def missing(self) -> int:
         """Number of answers that it counted and that did not arrive."""
@@ -137,8 +166,31 @@ class Run:
     """State of the run in a store, after the lines that were passed to `take`."""
 
     def __init__(self, store: RunStore) -> None:
-        agreement = store.agreement
-        self.agreement, self.name, self._p = agreement, store.run, store.n_parameters
+        self.agreed = store.agreement
+        """What all parties signed; `agreement` is that of the present phase."""
+        self.name, self._p = store.run, store.n_parameters
+        self.head, self.talk, self.dictionary = START, "", ""
+        self.began, self.ended = 0.0, 0.0
+        """Seconds since 1970: when it was last begun or resumed, and when it last ended."""
+        self.status: str | None = None
+        """"finished" (see `complete`) or "stopped"; None while it is not over."""
+        self.outcome: str | None = None
+        """Why it ended."""
+        self.kept = ""
+        """Why the rest of the budget was kept after the pilot; "" where it was not."""
+        self.known: dict[str, Any] = {}
+        """What the learner says that the pilot told (`Decision.said`); empty before it was told."""
+        self.before: Run | None = None
+        """The phase before this one, as it ended."""
+        self.parties: dict[str, Party] = {}
+        self._enter(1, self.agreed.phases[0])
+
+    def _enter(self, phase: int, agreement: Agreement) -> None:
+        """Begin a phase: its terms, and the state of a run without a line of it."""
+        self.phase, self.agreement = phase, agreement
+        self.chosen: dict[str, Any] = {}
+        """The terms of the phase that were not agreed before the pilot, and below the learner's signature of all of them."""
+        self.signature = ""
         self._fingerprint, names = agreement.fingerprint, agreement.owner_names
         self.members = tuple(tuple(names[i] for i in group) for group in Participants.of(agreement).members)
         """The owners of each participant."""
@@ -147,7 +199,7 @@ class Run:
         self.window = 1
         if self.several_at_once and not agreement.one_answer:
             self.window = agreement.agreement.window
-        self.parties = {name: Party() for name in names}
+        self.parties = {name: Party.after(self.parties.get(name)) for name in names}
         self.asked: dict[tuple[str, str], Asked] = {}
         """Every query of the run by its owner and identity."""
         self.open: dict[int, Turn] = {}
@@ -158,13 +210,6 @@ class Run:
         """Number of turns that moved the model."""
         self.answered_since_step: set[int] = set()
         """Participants that answered since the model last moved (A2 with a window)."""
-        self.head, self.talk, self.dictionary = START, "", ""
-        self.began, self.ended = 0.0, 0.0
-        """Seconds since 1970: when it was last begun or resumed, and when it last ended."""
-        self.status: str | None = None
-        """"finished" (see `complete`) or "stopped"; None while it is not over."""
-        self.outcome: str | None = None
-        """Why it ended."""
         self._trajectory: Trajectory | None = None
 
     @classmethod
@@ -184,6 +229,20 @@ class Run:
                     "or was begun by another version of copriv"
                 )
         return run
+
+    @property
+    def phases(self) -> "list[Run]":
+        """This and the phase before it, in order."""
+        return [self] if self.before is None else [*self.before.phases, self]
+
+    @property
+    def awaits_decision(self) -> bool:
+        """Whether the pilot is finished, and nobody has decided what follows it."""
+        return self.agreed.has_pilot and self.phase == 1 and self.status == "finished" and not self.kept
+
+    def answered(self, owner: str) -> int:
+        """Number of an owner's answers in all phases, by its own count."""
+        return sum(phase.parties[owner].answered for phase in self.phases)
 
     @property
     def begun(self) -> bool:
@@ -222,12 +281,22 @@ class Run:
             return None
         return turn
 
+    def turn_numbered(self, number: int) -> Turn:
+        """The open turn of this number. Raises ValueError where it is not open."""
+        (turn,) = [turn for turn in self.open.values() if turn.number == number]
+        return turn
+
     def take(self, line: Event) -> None:
         """Update the state by the next line; lines of other kinds than these change nothing."""
         said = line.data
         match line.kind:
             case "begun" | "continued":
                 if line.kind == "begun":
+                    if said.get("phase", 1) > 1:
+                        self.before, self.known = copy(self), said["known"]
+                        self._enter(said["phase"], self.agreed.chosen_run(said["chosen"]))
+                    if self.agreed.has_pilot:
+                        self.chosen, self.signature = said["chosen"], said["signature"]
                     self._trajectory = Trajectory(self.agreement, self._p, said["talk"])
                     self.dictionary = said["dictionary"]
                 self.talk, self.began, self.status, self.outcome = said["talk"], line.time, None, None
@@ -247,16 +316,21 @@ class Run:
                 self.asked[owner, identity], turn.waiting[owner] = Asked(said["turn"], query), query
             case "answer":
                 self._answered(line)
+            case "survivors":
+                turn = self.turn_numbered(said["turn"])
+                turn.names, turn.survivors = tuple(said["names"]), tuple(said["owners"])
+            case "opened":
+                self.turn_numbered(said["turn"]).parts[said["owner"]] = line.numbers
             case "stepped":
                 turn = self.open.pop(said["participant"])
-                self.trajectory.step(turn.participant, {name: turn.answers[name] for name in said["owners"]})
+                given = {name: turn.answers[name] for name in said["owners"]}
+                self.trajectory.step(turn.participant, given, turn.parts, turn.names)
                 self.stepped += 1
                 self.answered_since_step.add(turn.participant)
                 if self.stepped % self.window == 0:
                     self.answered_since_step.clear()
             case "abandoned":
-                (participant,) = [j for j, turn in self.open.items() if turn.number == said["turn"]]
-                del self.open[participant]
+                del self.open[self.turn_numbered(said["turn"]).participant]
             case "refused":
                 party = self.parties[said["owner"]]
                 party.refusals += 1
@@ -270,6 +344,9 @@ class Run:
             case "closed":
                 party = self.parties[said["owner"]]
                 party.answered, party.closed = max(party.answered, said["answered"]), said["head"]
+            case "kept":
+                self.kept, self.known = said["reason"], said["known"]
+                self.outcome, self.ended = said["reason"], line.time
             case "finished" | "stopped":
                 self.status, self.outcome, self.ended = line.kind, said["reason"], line.time
         self.head = line.hash
@@ -287,34 +364,53 @@ class Run:
             turn.answers.setdefault(owner, gradient)
             turn.waiting.pop(owner, None)
 
+    @property
+    def totals(self) -> dict[str, Any]:
+        """`run_totals` of this phase."""
+        return run_totals(self.agreement, [party.answered for party in self.parties.values()], self.stepped)
+
+    @property
+    def terms_in_short(self) -> dict[str, Any]:
+        """Mechanism, fingerprint and most answers of this phase."""
+        agreement = self.agreement
+        return {
+            "mechanism": agreement.agreement.mechanism, "fingerprint": self._fingerprint, "most_answers": agreement.answers,
+        }  # fmt: skip
+
     def record(self, public: Any = None, forecast: Any = None) -> dict[str, Any]:
         """Summary of the run for the file of a model that is made after its newest line.
 
         public: the model's fitness on the learner's public rows. forecast: what was expected of the run. Both are the
         learner's claims, which do not follow from the run.
         """
-        agreement, seconds = self.agreement, round(self.ended - self.began, 3)
-        totals = run_totals(agreement, [party.answered for party in self.parties.values()], self.stepped)
+        agreement, seconds, phases = self.agreement, round(self.ended - self.began, 3), self.phases
+        each = [phase.totals for phase in phases]
+        totals = each[-1]
         owners = [
             {
                 "name": terms.name,
                 "records": terms.records,
                 "epsilon": terms.epsilon,
                 "delta": terms.delta,
-                "answers": totals["answers"][terms.name],
-                "most_answers": agreement.answers,
-                "lost": min(party.lost, party.missing),  # not more than its own counts confirm
-                "spent": totals["epsilon"][terms.name],
-                "spent_delta": totals["delta"][terms.name],
+                "answers": self.answered(terms.name),
+                "most_answers": sum(phase.agreement.answers for phase in phases),
+                "lost": sum(phase.parties[terms.name].lost_by_its_count for phase in phases),
+                "spent": sum(one["epsilon"][terms.name] for one in each),
+                "spent_delta": sum(one["delta"][terms.name] for one in each),
                 "noise_scale": totals["noise_scale"][terms.name],
             }
-            for terms, party in zip(agreement.owner, self.parties.values(), strict=True)
+            for terms in self.agreed.owner
         ]
         if self._trajectory is not None and (noise := self._trajectory.noise_check) is not None:
             owners = [owner | {"too_little_noise": few} for owner, few in zip(owners, noise.too_little(), strict=True)]
         if self._trajectory is not None and (models := self._trajectory.models) is not None:
             owners = [owner | {"model": θ.tolist()} for owner, θ in zip(owners, models, strict=True)]
-        seen = {"aggregation": "sum", "colluding": agreement.colluding} if agreement.summed else {}
+        seen: dict[str, Any] = {"aggregation": "sum", "colluding": agreement.colluding} if agreement.summed else {}
+        seen |= {"dropouts": agreement.dropouts} if agreement.dropouts else {}
+        if self.agreed.has_pilot:
+            told = zip(phases, each, strict=True)
+            seen["phases"] = [{"phase": one.phase, **one.terms_in_short, **of_it} for one, of_it in told]
+            seen |= {"agreed": self.agreed.fingerprint, "known": self.known, "kept": self.kept}
         return {
             "run": self.name,
             "head": self.head,
@@ -360,7 +456,11 @@ class Trajectory:
         agreement.mechanism.check_delta(agreement)
         p, start, matrix = n_parameters, agreement.agreement.start, agreement.agreement.preconditioner
         self.length = agreement.mechanism.length(agreement, p)
-        """Number of entries of an answer; of one that is masked, two for each number (`copriv.privacy.shared_noise`)."""
+        """Number of entries of an answer; of one that is masked, two for each number (`copriv.privacy.shared_noise`).
+
+        Where owners may be missing, that is the length of a part of a sum's mask, and an answer has it 1 + d times.
+        """
+        self._dropouts = agreement.dropouts
         self._rule = agreed_rule(agreement, Participants.of(agreement), p, shares_by_rate=talk != "choose")
         self._weights = dict(zip(agreement.owner_names, agreement.weights, strict=True))
         θ = np.array(start or [0.0] * p)
@@ -369,13 +469,18 @@ class Trajectory:
         if matrix is not None and np.shape(matrix) != (p, p):
             raise AgreementError(f"agreement.preconditioner: needs {p} rows of {p} numbers")
         self._state = self._rule.start(θ[None, :])
-        self._sums: dict[tuple[str, ...], SharedNoise] = {}
-        """By the owners of each participant, where only sums of their answers are seen."""
+        self._sums: list[tuple[tuple[str, ...], SharedNoise]] = []
+        """Each participant's owners and their noise, where only sums of their answers are seen."""
         if agreement.summed:
             self.length *= 2
             for group in agreement.members:
                 names = tuple(agreement.owner_names[i] for i in group)
-                self._sums[names] = agreement.mechanism.in_sum(agreement, group, p)
+                self._sums.append((names, agreement.mechanism.in_sum(agreement, group, p)))
+            if 8 * self.length * (1 + self._dropouts) > MAX_FRAME - 2**16:
+                raise AgreementError(
+                    f"agreement.dropouts: a masked answer of {self.length // 2} numbers for {self._dropouts} owners that may "
+                    f"be missing is longer than a message ({MAX_FRAME} bytes); allow fewer, or choose fewer components"
+                )
         self.noise_check: NoiseCheck | None = None
         """Of an agreement that is robust against owners that lie; else None."""
         if agreement.agreement.robust is not None:
@@ -403,10 +508,11 @@ class Trajectory:
         part: Array = theta.reshape(len(self._weights), -1)[[*self._weights].index(owner)]
         return part
 
-    def unfit(self, answer: Float[Array, " answer"]) -> str:
-        """Why a vector is refused as an answer: its length, or entries that are not finite or too large; "" if it is not."""
-        if answer.shape != (self.length,) or not np.isfinite(answer).all() or np.abs(answer).max(initial=0.0) > _MOST:
-            return f"it must be {self.length} finite numbers of at most {_MOST:g}"
+    def unfit(self, answer: Float[Array, " answer"], opened: bool = False) -> str:
+        """Why a vector is refused as an answer, or as a part of a sum's mask: its length, or its entries; "" if it is not."""
+        length = self.length * (1 if opened else 1 + self._dropouts)
+        if answer.shape != (length,) or not np.isfinite(answer).all() or np.abs(answer).max(initial=0.0) > _MOST:
+            return f"it must be {length} finite numbers of at most {_MOST:g}"
         if self._sums and not ((answer >= 0) & (answer < 2**32) & (answer == np.floor(answer))).all():
             return "it must be halves of masked words, which are whole numbers below 2³²"
         return ""
@@ -416,18 +522,22 @@ class Trajectory:
         θ: Array = self._rule.query(self._state, np.array([participant]))[0]
         return θ.copy()
 
-    def step(self, participant: int, answers: Mapping[str, Array]) -> None:
+    def step(
+        self,
+        participant: int,
+        answers: Mapping[str, Array],
+        opened: Mapping[str, Array] | None = None,
+        names: tuple[str, ...] = (),
+    ) -> None:
         """One step of the rule with Σ (n_i/n_G) Q̄_i over the owners that answered (A, Remark 2), or their robust mean.
 
-        Of masked answers it is the sum modulo 2⁶⁴, in the unit of an answer; on a graph it is one step of each owner, with its
-        own answer. Raises InvalidInput where that needs the answers of more owners.
+        Of masked answers it is their sum, in the unit of an answer; on a graph one step of each owner, with its own answer.
+        opened: parts of the sum's mask, by owner, where owners may be missing; names: owners of the set of keys.
+        Raises InvalidInput where that needs the answers of more owners.
         """
-        given = np.array(list(answers.values())).reshape(len(answers), self.length)
+        given = np.array(list(answers.values())).reshape(len(answers), -1)
         if self._sums:
-            if (noise := self._sums.get(tuple(answers))) is None:
-                raise InvalidInput("a sum has the answers of all owners that answer together, in their order")
-            words = np.sum([as_words(one) for one in given], axis=0, dtype=np.uint64)
-            answer = noise.vector(np.asarray(words))
+            answer = self._unmasked(participant, answers, opened or {}, names)
         elif isinstance(self._rule, OnGraph) and [*answers] == [*self._weights]:
             answer = given.reshape(-1)
         elif self.noise_check is None and not isinstance(self._rule, OnGraph):
@@ -440,3 +550,22 @@ class Trajectory:
                 "robust means of running means and steps on a graph need the answers of all owners, in their order, each round"
             )
         self._state = self._rule.step(self._state, np.array([participant]), answer[None, :])
+
+    def _unmasked(
+        self, participant: int, answers: Mapping[str, Array], opened: Mapping[str, Array], names: tuple[str, ...]
+    ) -> Float[Array, " answer"]:
+        """The weighted mean of masked answers, with the noise that their owners share."""
+        owners, noise = self._sums[participant]
+        words = {name: as_words(answer) for name, answer in answers.items()}
+        if not self._dropouts:
+            if tuple(answers) != owners:
+                raise InvalidInput("a sum has the answers of all owners that answer together, in their order")
+            return noise.vector(sum_modulo(np.array([*words.values()]), noise.modulus))
+        least = len(owners) - self._dropouts
+        if min(len(answers), len(opened)) < least:
+            raise InvalidInput(f"a sum has the answers of {least} owners or more, and as many parts of its mask")
+        shares = {name: one.reshape(1 + self._dropouts, -1) for name, one in words.items()}
+        weight = sum(part.weight for name, part in zip(owners, noise.parts, strict=True) if name in answers)
+        return noise.vector(
+            sum_of(shares, {name: as_words(one) for name, one in opened.items()}, names, least), Fraction(weight)
+        )

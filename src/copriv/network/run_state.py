@@ -26,42 +26,57 @@ consistent when its process is killed.
 
 import math
 import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from jaxtyping import Float
 
+from copriv.agreement import Agreement
 from copriv.data.dictionary import PublicDictionary
 from copriv.errors import InvalidInput, QueryRefused
 from copriv.formatting.sanitize import printable
 from copriv.network.keys import Keys
-from copriv.network.masked_sum import AnotherKey
 from copriv.network.messages import (
     Busy,
     Closing,
+    MaskOpened,
     Members,
     Message,
     Offer,
-    PublicKeys,
+    PhaseTerms,
     Refusal,
-    SetSigned,
     SumQuery,
     answer_content,
     closing_content,
     model_content,
+    phase_content,
     signed_query,
 )
 from copriv.network.model import Model
 from copriv.network.run import Asked, Run, Turn
 from copriv.network.store import RunStore, digest
-from copriv.network.sum_messages import Relay
+from copriv.network.sum_attempt import MASKED, OPENED, OVER, AnotherKey
+from copriv.network.sum_messages import Relay, Said
 from copriv.network.turns import Conduct, Turns
+from copriv.privacy.shared_noise import as_numbers
 from copriv.protocol import Answer, Query
 from copriv.types import Array
 
 _LONGEST_REASON = 300
 """Characters of an owner's reason that are kept."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What follows a pilot, by its answers."""
+
+    chosen: Mapping[str, Any] | None
+    """The terms of the run after it, by key (`Agreement.chosen_run`); None: the rest of the budget is kept."""
+    reason: str
+    said: Mapping[str, Any]
+    """What the pilot told, for the run's file: the learner's claim, which `copriv verify --public` computes again."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +97,8 @@ class Conductor:
     """
 
     def __init__(self, store: RunStore, conduct: Conduct | None, now: float, keys: Keys, dictionary: str = "") -> None:
-        store.agreement.check_one_phase()
-        self._keys, self.dictionary = keys, dictionary
-        self.agreement, self.store, self.conduct = store.agreement, store, (conduct or Conduct()).under(store.agreement)
-        self.talk = self.conduct.talk or "choose"
+        store.agreement.phases_in_numbers()  # what must be fixed before the first phase is
+        self._keys, self.dictionary, self.store, self._conduct = keys, dictionary, store, conduct or Conduct()
         self.outcome: Outcome | None = None
         """None while the run goes on."""
         self.closing: Closing | None = None
@@ -95,32 +108,32 @@ class Conductor:
         self._next_offer = self._began = now
         self.held = False
         """Whether the run is paused: no new query is made, answers to earlier ones are still accepted."""
-        # Read for every answer; the agreement computes them at each access.
-        agreed = store.agreement
-        self._fingerprint, self._m, self._queries = agreed.fingerprint, agreed.answers, agreed.queries
         self._slots = dict[str, float]()
         """Seconds after which an owner's answers leave, of those that have joined this process."""
         self._restore(now)
-        # The line with which a run, or a process that resumes it, begins.
-        terms: dict[str, Any] = {
-            "talk": self.talk, "stragglers": self.conduct.stragglers,
-            "learner": keys.certificate.decode(), "authority": keys.authority.decode(),
-        }  # fmt: skip
         if not self.run.begun:
-            store.event(
-                "begun", run=store.run, fingerprint=self._fingerprint, dictionary=dictionary,
-                parameters=store.n_parameters, **terms,
-            )  # fmt: skip
+            self._begin(1, self.agreement)
         elif self.run.dictionary != dictionary:
             raise InvalidInput("the run began with another public dictionary; give the file that it began with")
         else:
-            store.event("continued", **terms)
+            store.event("continued", **self._how)
+            self._begin_sums_anew()
         store.commit()  # `failed` rolls back to the last commit
 
     def _restore(self, now: float) -> None:
         """Rebuild the state from the store, as of its last commit."""
         self.run = Run.of(self.store)
         self.store.take = self.run.take
+        self._enter(now)
+
+    def _enter(self, now: float) -> None:
+        """Take up the run's present phase."""
+        self.agreement = self.run.agreement
+        self.conduct = self._conduct.under(self.agreement)
+        self.talk = self.conduct.talk or "choose"
+        # Read for every answer; the agreement computes them at each access.
+        agreed = self.agreement
+        self._fingerprint, self._m, self._queries = agreed.fingerprint, agreed.answers, agreed.queries
         self.parties = self.run.parties
         self._turns = Turns(self.run, self.conduct, now, self._slots)
         self._outbox: list[tuple[str, Message]] = []
@@ -128,6 +141,58 @@ class Conductor:
         """Owners that were told, on their connection, who the others are whose answers are added up with theirs."""
         self._relays: dict[int, Relay] = {}
         """By the number of an open turn, where answers are seen in sums only; not stored."""
+
+    def _begin_sums_anew(self) -> None:
+        """Abandon attempts of which another process knew the keys, without which owners cannot be missing from their sum."""
+        for turn in [*self.run.open.values()] * bool(self.agreement.dropouts):
+            self._abandon(turn)
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        """How the learner conducts the run, and its certificates, for the line with which a phase or a process begins."""
+        return {
+            "talk": self.talk, "stragglers": self.conduct.stragglers,
+            "learner": self._keys.certificate.decode(), "authority": self._keys.authority.decode(),
+        }  # fmt: skip
+
+    def _begin(self, phase: int, terms: Agreement, **said: Any) -> None:
+        """Write the line with which a phase begins, on these terms, which it signs where they are of one of several."""
+        agreed, run = self.store.agreement, self.store.run
+        if agreed.has_pilot:
+            signature = self._keys.sign(phase_content(run, agreed.fingerprint, phase, terms.fingerprint))
+            said = {"phase": phase, "chosen": {}, "signature": signature, **said}
+        self.store.event(
+            "begun", run=run, fingerprint=agreed.fingerprint, dictionary=self.dictionary,
+            parameters=self.store.n_parameters, **said, **self._how,
+        )  # fmt: skip
+
+    def follow(self, decision: Decision, now: float, here: Collection[str]) -> None:
+        """Go on with the run after the pilot, or keep the rest of the budget. here: owners that are connected.
+
+        Raises AgreementError for terms that are not within what was agreed.
+        """
+        if decision.chosen is None:
+            self.store.event("kept", reason=decision.reason, known=decision.said)
+            self.outcome, self.closing = Outcome("finished", decision.reason), Closing(self.store.head, 0)
+            self.store.commit()
+            return
+        terms = self.store.agreement.chosen_run(decision.chosen)
+        self._begin(2, terms, chosen=decision.chosen, known=decision.said)
+        self.outcome = self.closing = None
+        self._enter(now)
+        for name, party in self.parties.items():
+            party.there = name in here
+            if party.there:
+                self._outbox.append((name, self._phase_terms))
+        self._advance()
+
+    def stop(self, reason: str) -> None:
+        """Stop the run, to be resumed once the reason is removed."""
+        self._end("stopped", reason)
+
+    @property
+    def _phase_terms(self) -> PhaseTerms:
+        return PhaseTerms.of(self.run.phase, self.run.chosen, self.run.signature)
 
     @property
     def model(self) -> Float[Array, " p"]:
@@ -182,10 +247,17 @@ class Conductor:
             self.store.event("certified", owner=owner, certificate=certificate)
         self.store.event("joined", owner=owner)
         self._introduced.discard(owner)
+        if self.store.agreement.has_pilot:
+            self._outbox.append((owner, self._phase_terms))
         for turn in self.run.open.values():
+            relay = self._relays.get(turn.number)
+            if relay is not None and owner not in relay.expected:
+                continue  # its attempt goes on without it
             if owner in turn.waiting:
                 self._send(turn.waiting[owner])
                 turn.opened, turn.late = now, False
+            elif relay is not None and (message := relay.passed_on(relay.step - 1)):
+                self._outbox.append((owner, message))
         self._turns.offered.discard(owner)
         # The cause of an earlier refusal may have been removed: a policy, a ledger that was restored.
         if not self.parties[owner].barred:
@@ -239,6 +311,8 @@ class Conductor:
         turn = self.run.open.get(self.run.participant_of[answer.owner])
         if turn is None or turn.answers.get(answer.owner) is not answer.gradient:
             self.store.event("late", owner=answer.owner, identity=answer.identity, turn=asked.turn)
+        elif self.agreement.dropouts:
+            self._hear(turn, lambda relay: relay.masked(answer.owner))
         elif not turn.waiting:
             self._step(turn)
         else:
@@ -259,6 +333,15 @@ class Conductor:
             return False
         if not about_all:
             asked = self._find_query(owner, refusal.identity)
+            turn = self.run.open.get(self.run.participant_of[owner])
+            if (
+                asked.answer is not None
+                and turn is not None
+                and turn.number == asked.turn
+                and self._go_on_without(owner)
+            ):
+                self._advance()
+                return True
             if asked.refused or asked.answer is not None:
                 return False
             asked.refused = True
@@ -277,18 +360,25 @@ class Conductor:
         self._advance()
         return True
 
-    def relayed(self, owner: str, message: PublicKeys | SetSigned, now: float) -> bool:
-        """An owner's public key of a sum arrived, or its signature of all keys; returns whether it was expected.
+    def relayed(self, owner: str, message: Said, now: float) -> bool:
+        """An owner's part of a sum arrived that is not its answer; returns whether it was expected.
 
-        An attempt in which an owner cannot take part any more is abandoned, and an owner that gives what it did not sign is
-        excluded. Raises InvalidInput for a message of no query of its owner.
+        An attempt goes on without an owner that cannot take part any more where one may be missing, and is abandoned otherwise;
+        an owner that gives what it did not sign is excluded. Raises InvalidInput for a message of no query of its owner.
         """
-        asked, turn = self._find_query(owner, message.identity), self.run.turn_of(owner)
+        asked, turn = self._find_query(owner, message.identity), self.run.open.get(self.run.participant_of[owner])
         if self.outcome is not None or turn is None or turn.number != asked.turn:
             return self.outcome is not None
+        if owner not in turn.waiting and not self.agreement.dropouts:
+            return False
         self._turns.now = now
+        if isinstance(message, MaskOpened) and (wrong := self.run.trajectory.unfit(message.words, opened=True)):
+            self._exclude(owner, f"its part of a mask is not valid: {wrong}", for_good=True)
+            self._advance()
+            return True
+        again: list[Any] = []
         try:
-            reply, for_all = self._relay(turn).take(owner, message)
+            self._hear(turn, lambda relay: again.append(relay.hear(owner, message)))
         except AnotherKey:
             return self.refused(
                 owner, Refusal(message.identity, "lost", "it was started again during the attempt"), now
@@ -296,10 +386,41 @@ class Conductor:
         except QueryRefused as error:
             self._exclude(owner, printable(str(error), _LONGEST_REASON), for_good=True)
         else:
-            if reply is not None:
-                self._outbox += [(name, reply) for name in (turn.waiting if for_all else (owner,))]
+            self._outbox += [(owner, one) for one in again if one is not None]
             self._abandon_if_broken(turn)
         self._advance()
+        return True
+
+    def _hear(self, turn: Turn, what: Callable[[Relay], object]) -> None:
+        """Let an attempt go on by what its relay hears, and pass on what follows."""
+        relay = self._relay(turn)
+        before = relay.step
+        what(relay)
+        if relay.broken:
+            self._abandon(turn)
+            return
+        for step in range(before, relay.step):
+            turn.opened = self._turns.now
+            if step == MASKED and self.agreement.dropouts:
+                self.store.event("survivors", turn=turn.number, names=relay.names, owners=relay.survivors)
+            if (message := relay.passed_on(step)) is not None:
+                self._outbox += [(name, message) for name in relay.expected]
+        if relay.step == OVER:
+            for one in relay.said(OPENED):
+                words = as_numbers(one.words)
+                self.store.event(
+                    "opened", words, turn=turn.number, owner=one.owner, words=digest(words), signature=one.signature
+                )
+            self._step(turn)
+
+    def _go_on_without(self, *owners: str) -> bool:
+        """Let an open attempt of these owners go on without them; returns whether there is one that owners may miss."""
+        turn = self.run.open.get(self.run.participant_of[owners[0]])
+        if turn is None or not self.agreement.dropouts:
+            return False
+        for name in owners:
+            self.parties[name].late = True
+        self._hear(turn, lambda relay: relay.lose(owners))
         return True
 
     def closed(self, owner: str, closing: Closing) -> bool:
@@ -325,6 +446,7 @@ class Conductor:
         out = {name: (party.out, party.barred) for name, party in self.parties.items() if party.out}
         here = [name for name, party in self.parties.items() if party.there]
         self._restore(now)
+        self._begin_sums_anew()
         for name in here:
             self.parties[name].there = True
             for turn in self.run.open.values():
@@ -365,7 +487,7 @@ class Conductor:
         """The time at which `tick` has to be called, if no other event occurs before."""
         turns = [self._due(turn) for turn in self.run.open.values() if not turn.late]
         missed = self._turns.progress + self.conduct.deadline + self._turns.slots(self.parties)
-        if self.conduct.stragglers == "drop" and missed > self._turns.now:
+        if (self.conduct.stragglers == "drop" or self.agreement.dropouts) and missed > self._turns.now:
             turns.append(missed)
         if self.talk == "broadcast" and not self.run.open and self._next_offer > self._turns.now:
             turns.append(self._next_offer)
@@ -381,7 +503,9 @@ class Conductor:
         """Open the turns that can be opened, or end the run where nothing more can be asked."""
         if self.outcome is not None or self._ends_with_its_certificate():
             return
-        if self.stepped >= self._queries:
+        if self.run.kept:
+            self._end("finished", self.run.kept)
+        elif self.stepped >= self._queries:
             self._end("finished", f"all {self.stepped} queries are answered")
         elif not self.run.open and not any(self._turns.may_open(j) for j in range(len(self.run.members))):
             out = "; ".join(f"{name}: {party.out}" for name, party in self.parties.items() if party.out)
@@ -442,9 +566,10 @@ class Conductor:
         self._send(query)
 
     def _ask_again(self, turn: Turn, owner: str) -> None:
-        """Ask for an answer that was lost under another identity; of a sum, all owners in another attempt."""
+        """Ask for an answer that was lost under another identity; of a sum, all owners in another attempt, or none."""
         if self.agreement.summed:
-            self._abandon(turn)
+            if not self._go_on_without(owner):
+                self._abandon(turn)
         else:
             self._ask(turn, owner)
 
@@ -461,19 +586,21 @@ class Conductor:
             together = self.run.members[turn.participant]
             query = self.run.query(turn, together[0], 0, "")
             owners = {name: self._keys.certified(self.parties[name].certificate) for name in together}
-            self._relays[turn.number] = Relay(cast(SumQuery, query), self.store.run, owners)
+            away = [name for name in together if name not in turn.waiting and self.agreement.dropouts]
+            relay = Relay(cast(SumQuery, query), self.store.run, owners, self.agreement.dropouts, away)
+            self._relays[turn.number] = relay
         return self._relays[turn.number]
 
     def _abandon_if_broken(self, turn: Turn) -> None:
         """Abandon an attempt that some owners have answered and others begin anew, after this process was started again."""
-        if self.agreement.summed and turn.answers and self._relay(turn).lacks_keys:
+        if self.agreement.summed and not self.agreement.dropouts and turn.answers and self._relay(turn).lacks_keys:
             self._abandon(turn)
 
     def _exclude(self, owner: str, reason: str, for_good: bool = False) -> None:
         """Send an owner no more queries, and do not wait for it."""
         party, turn = self.parties[owner], self.run.turn_of(owner)
         party.out, party.barred = reason, party.barred or for_good
-        if turn is not None:
+        if not self._go_on_without(owner) and turn is not None:
             turn.waiting.pop(owner)
             self._settle(turn)
 
@@ -486,7 +613,7 @@ class Conductor:
     def _settle(self, turn: Turn) -> None:
         """Close a turn without pending owners: step with the answers so far if `stragglers` allows it, or abandon it.
 
-        A sum without one of its owners is abandoned at once.
+        A sum without one of its owners is abandoned at once, where none may be missing.
         """
         if self.agreement.summed:
             self._abandon(turn)
@@ -499,7 +626,11 @@ class Conductor:
 
     def _overdue(self, turn: Turn) -> None:
         group = len(self.run.members[turn.participant]) > 1
-        if group and (self.conduct.stragglers == "wait" or not turn.answers):
+        if self.agreement.dropouts:
+            turn.opened, relay = self._turns.now, self._relay(turn)
+            if len(relay.expected) - len(relay.silent) >= relay.least:
+                self._go_on_without(*relay.silent)
+        elif group and (self.conduct.stragglers == "wait" or not turn.answers):
             turn.opened = self._turns.now
         elif group:
             self._step(turn)
@@ -519,7 +650,7 @@ class Conductor:
 
     def _step(self, turn: Turn) -> None:
         self._relays.pop(turn.number, None)
-        used = [name for name in self.run.members[turn.participant] if name in turn.answers]
+        used = list(turn.survivors) or [name for name in self.run.members[turn.participant] if name in turn.answers]
         data: dict[str, Any] = {
             "turn": turn.number,
             "k": self.stepped + 1,

@@ -6,7 +6,7 @@ therefore resume the run, and never asks for the same answer under two identitie
 | table  | one row for                                                                                                |
 | ------ | ---------------------------------------------------------------------------------------------------------- |
 | run    | the run: its name, agreement and number of parameters                                                      |
-| events | a line: one event, in order, with θ where a participant is asked and the numbers of an answer               |
+| events | a line: one event, in order, with θ where a participant is asked, and numbers that owners sent              |
 
 The lines form a chain: the hash of a line is over the line and the hash before it, and the line states the SHA-256 of
 its numbers. A query carries the hash of the line before it to its owner, which signs it with its answer, so that not even
@@ -68,7 +68,7 @@ class Event:
     data: dict[str, Any]
     hash: str = ""
     numbers: Array = field(default_factory=lambda: _NO_NUMBERS, compare=False)
-    """θ where a participant is asked, the answer of an owner; empty in lines of other kinds."""
+    """θ where a participant is asked, the answer of an owner or its part of a mask; empty in lines of other kinds."""
 
     def to_json(self) -> str:
         """One line of JSON."""

@@ -9,18 +9,42 @@
     SetSigned: everybody's        →
                                   ←  Answer: masked words, signed with the query
 
+and where owners may be missing
+
+    Survivors: whose sum          →
+                                  ←  Survivors: with its signature
+    Survivors: all signatures     →
+                                  ←  MaskOpened
+
 The protocol is that of `masked_sum`. An owner that has answered the query gives its answer at once, as its ledger holds it.
+Keys and signatures stand in the agreement's order of owners; for one that is missing, there is "".
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 from copriv.agreement import Agreement
 from copriv.errors import QueryRefused
 from copriv.network.keys import Certified, Keys
-from copriv.network.masked_sum import KeysOfSum, MaskedAnswers, SignedKey, SignedSet, Summand, members
-from copriv.network.messages import Members, PublicKeys, SetSigned, SumQuery
+from copriv.network.masked_sum import (
+    MaskedAnswers,
+    OpenedMask,
+    SignedKey,
+    SignedSet,
+    SignedSurvivors,
+    Summand,
+    members,
+)
+from copriv.network.messages import MaskOpened, Members, PublicKeys, SetSigned, SumQuery, Survivors
+from copriv.network.sum_attempt import KEY, SET, STEP_OF, SURVIVORS, Part, SumAttempt
 from copriv.privacy.masks import Attempt, point_digest
+from copriv.privacy.shared_noise import as_numbers, as_words
 from copriv.protocol import Answer
+
+Asked: TypeAlias = SumQuery | PublicKeys | SetSigned | Survivors
+"""What a learner asks an owner in an attempt."""
+Said: TypeAlias = PublicKeys | SetSigned | Survivors | MaskOpened
+"""What an owner says, but for its answer."""
 
 
 def attempt_of(query: SumQuery, run: str) -> Attempt:
@@ -43,71 +67,105 @@ class OwnersPart:
 
         Later ones change nothing in a run: the agreement names the owners' keys, whatever their certificates are.
         """
-        owners = members(self._agreement, self._keys.name, self._keys, message.certificates)
+        agreed = self._agreement
+        owners = members(agreed, self._keys.name, self._keys, message.certificates)
         if self._masked is None:
             self._owners = tuple(owners)
-            self._masked = MaskedAnswers(self._agreement.fingerprint, self._run, self._keys, owners, self._summand)
+            self._masked = MaskedAnswers(
+                agreed.fingerprint, self._run, self._keys, owners, self._summand, agreed.dropouts
+            )
 
-    def reply(self, message: SumQuery | PublicKeys | SetSigned) -> PublicKeys | SetSigned | Answer:
+    def reply(self, message: Asked) -> Said | Answer:
         """The reply to a message; the answer is not signed yet."""
         if isinstance(message, SumQuery):
             self.query = message
         query, masked = self.query, self._masked
         if query is None or masked is None or message.identity != query.identity:
             raise self._refused(message, "it is of no attempt that is open, or the other owners are not known")
-        attempt = attempt_of(query, self._run)
-        if attempt.identity != query.identity:
+        attempt, identity = attempt_of(query, self._run), query.identity
+        if attempt.identity != identity:
             raise self._refused(message, "it has not the name that follows from the attempt")
         match message:
             case SumQuery():
                 given = masked.key(attempt, query.theta)
                 if isinstance(given, Answer):
                     return given
-                return PublicKeys(query.identity, (given.key.hex(),), (given.signature,))
+                return PublicKeys(identity, (given.key.hex(),), (given.signature,))
             case PublicKeys():
-                return SetSigned(query.identity, (masked.sign(attempt, self._keys_in(message)).signature,))
-        if len(message.signatures) != len(self._owners):
-            raise self._refused(message, "it has not one signature of each owner")
-        return masked.masked(attempt, map(SignedSet, self._owners, message.signatures))
+                if len(message.keys) != len(message.signatures):
+                    raise self._refused(message, "it has not a signature of each key")
+                signed = dict(self._by_owner(message, message.signatures))
+                keys = [
+                    SignedKey(name, _bytes_of(key), signed[name]) for name, key in self._by_owner(message, message.keys)
+                ]
+                return SetSigned(identity, (masked.sign(attempt, keys).signature,))
+            case SetSigned():
+                return masked.masked(attempt, [SignedSet(*one) for one in self._by_owner(message, message.signatures)])
+        if not message.signatures:
+            signature = masked.survivors(attempt, message.owners).signature
+            return Survivors(identity, message.owners, (signature,))
+        part = masked.opened(attempt, [SignedSurvivors(*one) for one in self._by_owner(message, message.signatures)])
+        return MaskOpened(identity, as_numbers(part.words), part.signature)
 
-    def _keys_in(self, message: PublicKeys) -> Iterable[SignedKey]:
-        if not len(message.keys) == len(message.signatures) == len(self._owners):
-            raise self._refused(message, "it has not one key of each owner")
-        return map(SignedKey, self._owners, map(_bytes_of, message.keys), message.signatures)
+    def _by_owner(self, message: Asked, texts: tuple[str, ...]) -> Iterable[tuple[str, str]]:
+        """The texts that are not missing, with their owners."""
+        if len(texts) != len(self._owners):
+            raise self._refused(message, "it has not a place for each owner")
+        return [(name, text) for name, text in zip(self._owners, texts, strict=True) if text]
 
-    def _refused(self, message: SumQuery | PublicKeys | SetSigned, why: str) -> QueryRefused:
+    def _refused(self, message: Asked, why: str) -> QueryRefused:
         return QueryRefused(f"{self._keys.name} refused a message of query {message.identity[:200]!r}: {why}")
 
 
-class Relay:
-    """What the learner passes on in one attempt.
+class Relay(SumAttempt):
+    """What the learner hears and passes on in one attempt. It raises QueryRefused as `SumAttempt` does."""
 
-    owners: all that answer together, in the agreement's order. Raises QueryRefused as `KeysOfSum` does.
-    """
+    def __init__(
+        self, query: SumQuery, run: str, owners: Mapping[str, Certified], dropouts: int = 0, lost: Iterable[str] = ()
+    ) -> None:
+        super().__init__(attempt_of(query, run), owners, dropouts, lost)
+        self._identity = query.identity
 
-    def __init__(self, query: SumQuery, run: str, owners: Mapping[str, Certified]) -> None:
-        self._identity, self._sum = query.identity, KeysOfSum(attempt_of(query, run), owners)
-
-    def take(self, owner: str, message: PublicKeys | SetSigned) -> tuple[PublicKeys | SetSigned | None, bool]:
-        """Take an owner's message; returns what is to be passed on now, and whether it goes to all owners or to this one.
+    def hear(self, owner: str, message: Said) -> Asked | None:
+        """Take an owner's message. Returns what the owner is to be sent again, where the step of its message was over before.
 
         An owner whose connection broke sends again what it sent, and gets again what the others got.
         """
-        before = bool(self._sum.keys if isinstance(message, PublicKeys) else self._sum.signatures)
-        if isinstance(message, PublicKeys):
-            key, signature = _only(message.keys), _only(message.signatures)
-            self._sum.key(SignedKey(owner, _bytes_of(key), signature))
-            keys = self._sum.keys
-            texts = tuple(one.key.hex() for one in keys), tuple(one.signature for one in keys)
-            return (PublicKeys(self._identity, *texts) if keys else None), not before
-        self._sum.sign(SignedSet(owner, _only(message.signatures)))
-        signed = tuple(one.signature for one in self._sum.signatures)
-        return (SetSigned(self._identity, signed) if signed else None), not before
+        part, step = _part_of(owner, message), self.step
+        self.take(part)
+        again = STEP_OF[type(part)] < step and owner in self.expected
+        return self.passed_on(STEP_OF[type(part)]) if again else None
 
-    @property
-    def lacks_keys(self) -> bool:
-        """Whether some owners have given a key, and others not."""
-        return self._sum.begun and not self._sum.keys
+    def passed_on(self, step: int) -> Asked | None:
+        """What owners are sent once this step is over."""
+        match step:
+            case 0:  # KEY
+                keys = self._texts(KEY, lambda one: one.key.hex())
+                return PublicKeys(self._identity, keys, self._texts(KEY))
+            case 1:  # SET
+                return SetSigned(self._identity, self._texts(SET))
+            case 2:  # MASKED
+                return Survivors(self._identity, self.survivors, ())
+            case 3:  # SURVIVORS
+                return Survivors(self._identity, self.survivors, self._texts(SURVIVORS))
+        return None
+
+    def _texts(self, step: int, of: Callable[[Any], str] = lambda part: str(part.signature)) -> tuple[str, ...]:
+        """A text of each owner in its place."""
+        said = {part.owner: of(part) for part in self.said(step)}
+        return tuple(said.get(name, "") for name in self._owners)
+
+
+def _part_of(owner: str, message: Said) -> Part:
+    """An owner's part of a step, from its message."""
+    match message:
+        case PublicKeys():
+            return SignedKey(owner, _bytes_of(_only(message.keys)), _only(message.signatures))
+        case SetSigned():
+            return SignedSet(owner, _only(message.signatures))
+        case Survivors():
+            return SignedSurvivors(owner, _only(message.signatures))
+    return OpenedMask(owner, as_words(message.words), message.signature)
 
 
 def _only(texts: tuple[str, ...]) -> str:

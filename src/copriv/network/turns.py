@@ -54,7 +54,8 @@ class Conduct:
                 )
         if agreement.summed and self.stragglers == "drop":
             raise AgreementError(
-                'agreement.aggregation: a "sum" has the answers of all owners; wait for late ones (--stragglers wait)'
+                'agreement.aggregation: a "sum" goes on without as many owners as dropouts says, and waits for all others '
+                "(--stragglers wait)"
             )
         return replace(self, talk=cast(Talk, agreed or self.talk or "choose"))
 
@@ -87,8 +88,12 @@ class Turns:
 
     def may_open(self, participant: int) -> bool:
         """Whether a participant can still be asked in this run, now or once its owners are connected."""
-        enough = {"drop": any, "wait": all}[self._conduct.stragglers]
-        return enough([self.can_answer(name) for name in self._run.members[participant]])
+        return sum(map(self.can_answer, self._run.members[participant])) >= self._fewest(participant)
+
+    def _fewest(self, participant: int) -> int:
+        """Owners of a participant that are enough for a step of the model."""
+        members, dropouts = len(self._run.members[participant]), self._run.agreement.dropouts
+        return 1 if self._conduct.stragglers == "drop" else members - dropouts
 
     def can_answer(self, owner: str) -> bool:
         """Whether an owner may give another answer in this run; marks it as out where all its answers are given."""
@@ -102,17 +107,18 @@ class Turns:
         if participant in self._run.open or not self._begun():
             return False
         members = self._run.members[participant]
-        able = [name for name in members if self.can_answer(name)]
-        there = sum(self._run.parties[name].there for name in able)
+        able = [self._run.parties[name] for name in members if self.can_answer(name)]
+        there = sum(party.there for party in able)
         if there == len(members):
             return True
-        drop = self._conduct.stragglers == "drop"
-        waited = drop and self.now - self.progress >= self._conduct.deadline + self.slots(self._run.parties)
-        return there > 0 and (there == len(able) or waited) and (drop or len(able) == len(members))
+        waited = self.now - self.progress >= self._conduct.deadline + self.slots(self._run.parties)
+        gone = self._run.agreement.dropouts and all(party.there or party.late for party in able)
+        return there >= self._fewest(participant) and (there == len(able) or waited or bool(gone))
 
     def _begun(self) -> bool:
         """Whether the first turn may be opened, or has been."""
-        if self._run.opened > 0 or self._conduct.begin == "any":
+        # Of owners that may be missing from a sum the certificates are needed all the same.
+        if self._run.opened > 0 or (self._conduct.begin == "any" and not self._run.agreement.dropouts):
             return True
         return all(party.there or party.out for party in self._run.parties.values())
 

@@ -28,6 +28,7 @@ from copriv.errors import InvalidInput
 from copriv.formatting.cards import Shown
 from copriv.network.keys import fingerprint_of
 from copriv.network.model import Model, digest_of, parsed, read_document
+from copriv.network.run import Run
 from copriv.network.store import RunStore
 from copriv.network.verify_lines import ROUNDING, LineCheck, Problem, off_by
 from copriv.types import Array
@@ -43,7 +44,7 @@ class Verdict(Shown):
     head: str
     """The hash of the last line."""
     stepped: int
-    """Queries or rounds that moved the model."""
+    """Queries or rounds that moved the model, since a pilot if there was one."""
     answers: dict[str, int]
     """Number of signed answers in the file, by owner."""
     missing: dict[str, int]
@@ -58,6 +59,8 @@ class Verdict(Shown):
     """θ of the replay; None without a first line."""
     rounding: float
     """Largest relative difference between a θ in the file and that of the replay."""
+    run_state: Run
+    """Its state after the last line, with that of a pilot before it."""
     problems: tuple[Problem, ...]
     record: dict[str, Any]
     """The record in the model's file; empty without a file, and where there are problems."""
@@ -114,13 +117,16 @@ def verify_run(
             lines=check.lines,
             head=run.head,
             stepped=run.stepped,
-            answers={name: len(party.counts) for name, party in run.parties.items()},
-            missing={name: party.missing for name, party in run.parties.items() if party.missing},
+            answers={name: sum(len(phase.parties[name].counts) for phase in run.phases) for name in run.parties},
+            missing={
+                name: n for name in run.parties if (n := sum(phase.parties[name].missing for phase in run.phases))
+            },
             not_closed=tuple(name for name, party in run.parties.items() if not party.closed),
             authority=fingerprint,
             outcome=run.status or "",
             model=run.trajectory.model if run.begun else None,
             rounding=check.rounding,
+            run_state=run,
             problems=tuple(check.problems),
             record=held.record if held is not None and not check.problems else {},
         )
@@ -128,7 +134,7 @@ def verify_run(
 
 def _wrong_with(model: Model, document: Any, check: LineCheck, store: RunStore) -> list[str]:
     """Problems of a model's file: the values that do not follow from the run."""
-    if model.agreement.fingerprint != store.agreement.fingerprint or model.record.get("run") != store.run:
+    if model.agreement.fingerprint != check.run.agreement.fingerprint or model.record.get("run") != store.run:
         return ["is that of another run"]
     if model.at_home:
         return ["is an owner's own, made at home from its records; give the common one, as copriv learner wrote it"]
@@ -144,7 +150,7 @@ def _wrong_with(model: Model, document: Any, check: LineCheck, store: RunStore) 
         return [f"is of line {signed.line}; the learner signed another one after it, in line {check.signed_last}"]
     θ, wrong = signed.theta, []
     if [owner["answers"] for owner in signed.record["owners"]] != [
-        check.run.parties[owner["name"]].answered for owner in signed.record["owners"]
+        check.run.answered(owner["name"]) for owner in signed.record["owners"]
     ]:
         wrong.append(f"is of line {signed.line}; owners counted more answers after it than its record says")
     reached = check.reached.reshape(-1, len(θ)).max(axis=0) if len(check.reached) > len(θ) else check.reached
@@ -156,7 +162,7 @@ def _wrong_with(model: Model, document: Any, check: LineCheck, store: RunStore) 
     realised = model.record.get("realised")
     if isinstance(realised, dict):
         record["realised"] = {**record["realised"], "public": realised.get("public")}
-    follows = parsed(replace(model, agreement=store.agreement, record=record).to_json())
+    follows = parsed(replace(model, agreement=check.run.agreement, record=record).to_json())
     for place, what in islice(_differences(follows, document), 20):  # of a model that is another one, these are enough
         wrong.append(f"says {what} under {place}")
     if not wrong and digest_of(document) != signed.digest:

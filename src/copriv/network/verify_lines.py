@@ -10,21 +10,34 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, cast, get_args
 
 import numpy as np
 
-from copriv.errors import CoprivError
+from copriv.agreement import Agreement
+from copriv.errors import AgreementError, CoprivError
 from copriv.network.keys import Certified, KeysRefused
-from copriv.network.messages import MAX_FRAME, Closing, answer_content, closing_content, model_content, query_content
-from copriv.network.run import Run
+from copriv.network.masked_sum import opened_content
+from copriv.network.messages import (
+    MAX_FRAME,
+    Closing,
+    SumQuery,
+    answer_content,
+    closing_content,
+    model_content,
+    phase_content,
+    query_content,
+)
+from copriv.network.run import Run, Turn
 from copriv.network.store import START, Event, RunStore, digest, line_hash
+from copriv.network.sum_messages import attempt_of
 from copriv.network.turns import Talk
+from copriv.privacy.shared_noise import as_words
 from copriv.types import Array
 
 ROUNDING = 1e-9
 """Tolerance for another machine's arithmetic (`off_by`); on the same machine the error is 0."""
-_SIGNED = ("query", "answer", "certified", "continued", "closed", "model")
+_SIGNED = ("query", "answer", "opened", "certified", "continued", "closed", "model")
 """Kinds of lines that hold signatures and do not move the model."""
 _UNREADABLE = (
     CoprivError, LookupError, AttributeError, TypeError, ValueError, ArithmeticError, OSError, RecursionError, MemoryError,
@@ -85,7 +98,7 @@ class LineCheck:
     """
 
     def __init__(self, store: RunStore, authority: bytes | None, model_head: object = None) -> None:
-        self._store, self._agreement, self.authority, self._model_head = store, store.agreement, authority, model_head
+        self._store, self.authority, self._model_head = store, authority, model_head
         self.run = Run(store)
         self.problems: list[Problem] = []
         self.signed: Signed | None = None
@@ -98,6 +111,11 @@ class LineCheck:
         self.rounding, self.hashes, self.lines = 0.0, {START: 0}, 0
         self.reached: Array = np.zeros(1)
         """Largest size of each number of θ at which owners were to be asked so far."""
+
+    @property
+    def _agreement(self) -> Agreement:
+        """That of the present phase."""
+        return self.run.agreement
 
     def to_the_end(self) -> bool:
         """Check the lines up to one after which the run cannot be replayed; returns whether all were checked."""
@@ -134,7 +152,7 @@ class LineCheck:
             line = Event(number, at, kind, json.loads(text) | {}, said, np.frombuffer(raw))
             if json.dumps(line.data) != text:
                 raise _LineWrong("a name stands twice in it, or it is not written as a learner writes it")
-            if raw and kind not in ("asked", "answer"):
+            if raw and kind not in ("asked", "answer", "opened"):
                 raise _LineWrong("it has numbers, which no line of its kind has")
             follows, signed = self._checks.get(kind, (None, None))
             if follows is not None:
@@ -156,9 +174,21 @@ class LineCheck:
     # What must follow from the earlier lines --------------------------------------------------------------------------
 
     def _begun(self, line: Event) -> None:
-        said = line.data
-        _require(line.number == 1, "a run begins once")
-        about = (self._store.run, self._agreement.fingerprint)
+        said, run, agreed = line.data, self.run, self.run.agreed
+        phase = said.get("phase", 1)
+        if line.number == 1:
+            _require(phase == 1, "a run begins with its first phase")
+        else:
+            _require(run.awaits_decision and phase == 2, "a phase begins once, after the one before it is finished")
+            _require(said["dictionary"] == run.dictionary, "its public dictionary is another than that of the pilot")
+        _require(("signature" in said) == agreed.has_pilot, "phases are those of an agreement with a pilot, and signed")
+        if agreed.has_pilot:
+            _require(phase == 2 or said["chosen"] == {}, "the terms of the pilot are agreed, and not chosen")
+            try:
+                agreed.chosen_run(said["chosen"])
+            except AgreementError as error:
+                raise _LineWrong(f"phase {phase} has terms that were not agreed: {error}") from None
+        about = (self._store.run, agreed.fingerprint)
         _require((said["run"], said["fingerprint"]) == about, "it names another run, or another agreement")
         _require(said["parameters"] == self._store.n_parameters, "it names another number of parameters")
         _require(1 <= said["parameters"] <= MAX_FRAME // 8, "it names more parameters than a message holds")
@@ -167,6 +197,17 @@ class LineCheck:
         self._check_talk(line)
         if self.authority is None:
             self.authority = str(said.get("authority", "")).encode() or None
+
+    def _phase_signed(self, line: Event) -> None:
+        self._learner_certified(line)
+        if self.run.agreed.has_pilot:
+            terms = self._agreement.fingerprint
+            content = phase_content(self._store.run, self.run.agreed.fingerprint, self.run.phase, terms)
+            self._signed(self._learner, "the learner", line.data["signature"], content, line)
+
+    def _kept(self, line: Event) -> None:
+        _require(self.run.awaits_decision, "a budget is kept once a pilot is finished, and nothing follows it")
+        _require(isinstance(line.data["reason"], str) and line.data["reason"], "its reason is none in words")
 
     def _check_talk(self, line: Event) -> None:
         talk, agreed = line.data["talk"], self._agreement.agreement.agreed_talk
@@ -188,7 +229,8 @@ class LineCheck:
     def _check_answers_used(self, _: Event | None = None, but: int | None = None) -> None:
         """A turn that all its owners answered must be used at once, so that the learner cannot choose among answers."""
         for turn in self.run.open.values():
-            if turn.number != but and turn.answers.keys() >= set(self.run.members[turn.participant]):
+            used_by = turn.answers if not self._agreement.dropouts else turn.parts  # without which nobody knows the sum
+            if turn.number != but and len(used_by) >= self._fewest(turn):
                 raise _LineWrong(f"turn {turn.number} was answered by all that it asked, and its answers were not used")
 
     def _asked(self, line: Event) -> None:
@@ -242,13 +284,42 @@ class LineCheck:
         if turn is None or turn.number != number:
             raise _LineWrong(f"turn {number} is not open")
         self._check_answers_used(line, but=number)
-        used = [name for name in self.run.members[turn.participant] if name in turn.answers]
+        used = list(turn.survivors) or [name for name in self.run.members[turn.participant] if name in turn.answers]
         whom = ", ".join(used) or "nobody"
         _require(used and said["owners"] == used, f"turn {number} was answered by {whom}, and the step says otherwise")
-        whole = not self._agreement.summed or len(used) == len(self.run.members[turn.participant])
+        whole = not self._agreement.summed or len(used) >= self._fewest(turn)
         _require(whole, f"turn {number} was answered by {whom} alone, which is no sum of all owners")
         next_one = said["k"] == self.run.stepped + 1 and said["k"] <= self._agreement.queries
         _require(next_one, f"step {said['k']} is not the next one, or one more than was agreed on")
+
+    def _fewest(self, turn: Turn) -> int:
+        """Owners that a turn's sum has, and that open its mask."""
+        return len(self.run.members[turn.participant]) - self._agreement.dropouts
+
+    def _survivors(self, line: Event) -> None:
+        turn, members = self.run.turn_numbered(line.data["turn"]), self.run.members
+        names, owners = line.data["names"], line.data["owners"]
+        _require(self._agreement.dropouts and not turn.survivors, f"whose sum turn {turn.number} is was known")
+        for few, of in ((owners, names), (names, members[turn.participant])):
+            _require(
+                few == [name for name in of if name in few], f"turn {turn.number} names owners that are not its own"
+            )
+            _require(len(few) >= self._fewest(turn), f"turn {turn.number} is the sum of too few owners")
+        _require(turn.answers.keys() >= set(owners), f"turn {turn.number} is the sum of owners that gave no answer")
+
+    def _opened(self, line: Event) -> None:
+        turn, name, words = self.run.turn_numbered(line.data["turn"]), line.data["owner"], line.numbers
+        _require(name in turn.names and name not in turn.parts, f"{name} has no part in the mask, or gave it before")
+        _require(digest(words) == line.data["words"], f"the part of {name} is not the one that was written down")
+        unfit = self.run.trajectory.unfit(words, opened=True)
+        _require(not unfit, f"the part of {name} in the mask is none: {unfit}")
+
+    def _opened_signed(self, line: Event) -> None:
+        turn, name = self.run.turn_numbered(line.data["turn"]), line.data["owner"]
+        first = next(iter(self.run.members[turn.participant]))
+        attempt = attempt_of(cast(SumQuery, self.run.query(turn, first, 0, "")), self._store.run)
+        content = opened_content(attempt, name, turn.names, turn.survivors, as_words(line.numbers))
+        self._signed(self._owners.get(name), name, line.data["signature"], content, line)
 
     def _abandoned(self, line: Event) -> None:
         self._check_answers_used(line)
@@ -297,12 +368,15 @@ class LineCheck:
             self.signed = Signed(line.number, named, run.trajectory.model, run.record())
 
     _checks: ClassVar[dict[str, tuple[Callable[..., None] | None, Callable[..., None] | None]]] = {
-        "begun": (_begun, _learner_certified),
+        "begun": (_begun, _phase_signed),
+        "kept": (_kept, None),
         "continued": (_check_talk, _learner_certified),
         "certified": (None, _certified),
         "asked": (_asked, None),
         "query": (_query, _query_signed),
         "answer": (_answer, _answer_signed),
+        "survivors": (_survivors, None),
+        "opened": (_opened, _opened_signed),
         "stepped": (_step, None),
         "abandoned": (_abandoned, None),
         "finished": (_finished, None),

@@ -25,27 +25,31 @@ from copriv.types import Array
 @drawn
 def curves(outlook: Forecast) -> Figure:
     """Plot expected ψ against k with the band of 90 % of runs, for the agreed and the recommended terms."""
+    terms = [(outlook.agreed, style.ALONE[0], "agreed"), (outlook.recommended, style.TOGETHER, "recommended")]
+    if outlook.comparison.same:
+        terms = [(outlook.recommended, style.TOGETHER, "agreed and recommended")]
     figure = style.sheet(10.2, 5.1)
-    left = style.panel(figure, 1.07, 0.75, 3.25, 2.75)
-    right = style.panel(figure, 4.8, 0.75, 3.25, 2.75, sharey=left)
+    left = style.panel(figure, 1.07, 0.75, 6.98 if len(terms) == 1 else 3.25, 2.75)
+    panels = [left] if len(terms) == 1 else [left, style.panel(figure, 4.8, 0.75, 3.25, 2.75, sharey=left)]
     style.head(figure, "What the collaboration will cost", _lead(outlook))
     best = min(owner.alone for owner in outlook.owners)
     who = "best owner alone" if outlook.n_owners > 1 else "alone"
     labels = [_public(outlook), Label(best, f"{who}: {percent(best)}", style.ALONE[1])]
     labels = [label for label in labels if label.level > FLOOR]
-    _curve(left, outlook.agreed, style.ALONE[0], "agreed")
-    _curve(right, outlook.recommended, style.TOGETHER, "recommended")
-    ψ = [one.relative_fitness for one in (outlook.agreed, outlook.recommended)]
+    for axes, (one, colour, name) in zip(panels, terms, strict=True):
+        _curve(axes, one, colour, name)
+    ψ = [one.relative_fitness for one, _, _ in terms]
     seen = np.concatenate([*(np.concatenate([one.low, one.high]) for one in ψ), [label.level for label in labels]])
     style.percent_axis(left, seen[np.isfinite(seen)], 1.6)
-    right.grid(axis="y", color=style.GRID, linewidth=0.8)
-    right.set_axisbelow(True)
-    for axes in (left, right):
+    for axes in panels:
         for label in labels:
             style.level(axes, label.level, label.colour)
+    for axes in panels[1:]:
+        axes.grid(axis="y", color=style.GRID, linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.tick_params(labelleft=False, length=3)
     if labels:
-        style.beside(right, labels)
-    right.tick_params(labelleft=False, length=3)
+        style.beside(panels[-1], labels)
     _sources(figure, outlook)
     return figure
 
@@ -189,7 +193,8 @@ def on_own_records(outlook: Forecast) -> Figure:
         for label, marker, colour, model in models
     ]  # fmt: skip
     title = "What joining gives each owner, on its own records"
-    lead = f"forecast for {counted(outlook.n_owners, 'owner')}; further to the left is better"
+    first = f"the first {len(shown)} of " * (len(shown) < len(outlook.owners))
+    lead = f"forecast for {first}{counted(outlook.n_owners, 'owner')}; further to the left is better"
     figure, axes = _by_owner(title, lead, [one.called for one in shown], costs, 0.62)
     axes.set_xlabel("worse than the best possible model of the owner's own records; lines: 90 % of runs", labelpad=7)
     words = {"yes": "pays", "no": "does not pay", "open": "open"}
@@ -236,7 +241,7 @@ def _by_owner(
     """Plot a line for each owner, `each` inches high, on an axis of ψ; models with bands are drawn below each other."""
     lines = each * len(names)
     figure = style.sheet(9.0, 2.25 + lines)
-    axes = style.panel(figure, 1.8, 0.8, 6.1 if each > 0.5 else 6.9, lines)
+    axes = style.panel(figure, 1.8, 0.8, 5.9 if each > 0.5 else 6.9, lines)
     y, ends = np.arange(len(names))[::-1], [] if public is None else [max(public, FLOOR)]
     apart = 0.25 * all(one.bands for one in costs)
     for place, one in enumerate(costs):

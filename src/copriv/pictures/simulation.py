@@ -34,14 +34,14 @@ def psi_against_k(simulation: Simulation) -> Figure:
     style.percent_axis(axes, np.array([*low, *high, *(label.level for label in labels)]), 1.7)
     axes.set_xlabel(named(simulation.rule).axis, labelpad=7)
     style.beside(axes, labels)
-    title = "What privacy costs the model"
+    title = "What privacy costs the model, on everybody's records"
     if simulation.bound_enforced:
         owners = counted(len(simulation.owners), "owner")
         style.head(figure, title, f"rule {simulation.rule}, {owners}; lower is better, 0 is the best model")
     else:
         lead = "NOT PRIVATE: the gradient bound is assumed, nothing enforces it"
         style.head(figure, title, lead, colour=ALARM, weight="bold")
-    style.foot(figure, (simulation.description, style.FAINT), (NOTICE, ALARM))
+    style.foot(figure, (simulation.description, style.FAINT), (simulation.verdict, style.FAINT), (NOTICE, ALARM))
     return figure
 
 

@@ -83,14 +83,7 @@ class OwnerLaws:
         return tuple(tuple(np.flatnonzero(problem.strata == s).tolist()) for s in problem.stratum_of_owner)
 
     @cached_property
-    def usable(self) -> bool:
-        """Whether worlds resample distinct public rows, so that each row of a world has a stratum."""
-        law = self.sample.law
-        resampled = law.plenty and (not law.few_events or self._models_classes)
-        return resampled and len(law.rows) == len(law.raw)
-
-    @cached_property
-    def _models_classes(self) -> bool:
+    def models_classes(self) -> bool:
         """Whether rows are too few for classes, which are then drawn from a model, and not for features."""
         law, p = self.sample.law, self.sample.problem.n_parameters
         return isinstance(self.sample.problem.loss, Logistic) and law.plenty and law.events < CLASSES * p
@@ -141,7 +134,7 @@ class OwnerLaws:
         u, deviations = (draws[t] for draws in self._posterior)
         table, row, laws = self._draw_laws(rng, base, u, n)
         near, x = self.sample.optimum.theta, problem.as_agreed(table).features
-        if self._models_classes:
+        if self.models_classes:
             z = law.model.logits(rng, table.features)  # type: ignore[union-attr]
             populations = []
             for one, deviation in zip(laws, deviations[:-1], strict=True):
@@ -284,10 +277,10 @@ def heterogeneity_of(sample: PublicSample) -> Heterogeneity:
 @lru_cache(maxsize=4)
 def laws_of(sample: PublicSample) -> OwnerLaws | None:
     """The owners' laws given strata of the public rows; None where strata are not owners, or rows are too few."""
-    laws = OwnerLaws(sample)
-    if not knows_owners(sample) or not laws.usable:
+    law, laws = sample.law, OwnerLaws(sample)
+    if not knows_owners(sample) or not law.plenty or (law.few_events and not laws.models_classes):
         return None
-    return laws
+    return None if law.copied else laws  # each row of a world has a stratum where public rows are distinct
 
 
 def draw_worlds(

@@ -35,7 +35,7 @@ from copriv.data.extreme_values import Tail
 from copriv.errors import NotCertified
 from copriv.losses import Huber, OfMargin, Squared
 from copriv.model.records import Records
-from copriv.populations.targets import Classes, ClassesOfFew, Regression, levels_of, tail_of, varied
+from copriv.populations.targets import Classes, Regression, levels_of, tail_of, varied
 from copriv.populations.world import World, weighted
 from copriv.problem import Problem
 from copriv.types import Array, Whole
@@ -257,11 +257,7 @@ class Law:
     @cached_property
     def model(self) -> Regression | Classes:
         """The model of targets given features."""
-        if not self.labels:
-            return Regression(self.rows)
-        if self.plenty:
-            return Classes(self.rows)
-        return ClassesOfFew(self.rows)
+        return Classes(self.rows) if self.labels else Regression(self.rows)
 
     @cached_property
     def features(self) -> FeatureLaw:

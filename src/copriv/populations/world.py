@@ -1,8 +1,7 @@
 """Worlds: posterior draws of all owners' records and of their allocation to the owners.
 
 A forecast's means, quantiles and shares are over worlds, draws of a hierarchical model of the owners' records given the public
-rows. `copriv.populations.law` draws all records. Where owners differ, `copriv.populations.dealt` and
-`copriv.populations.dealt` draw the allocation.
+rows. `copriv.populations.law` draws all records and, where owners differ, `copriv.populations.dealt` their allocation.
 """
 
 from dataclasses import dataclass, replace

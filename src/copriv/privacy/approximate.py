@@ -110,11 +110,14 @@ class GaussianAnswer:
 
     @cached_property
     def _measurement(self) -> Any:
-        import opendp.prelude as dp
+        from opendp.domains import atom_domain, vector_domain
+        from opendp.measurements import make_gaussian
+        from opendp.metrics import l2_distance
+        from opendp.mod import enable_features
 
-        dp.enable_features("contrib")
-        domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=self.length)
-        measurement: Any = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=self.scale, k=GRID)
+        enable_features("contrib")
+        domain = vector_domain(atom_domain(T=float, nan=False), size=self.length)
+        measurement: Any = make_gaussian(domain, l2_distance(T=float), scale=self.scale, k=GRID)
         ρ, allowed = float(measurement.map(self.sensitivity)), 0.5 / self.multiplier**2
         if not ρ <= allowed * (1 + 1e-7):
             raise InvalidInput(f"noise: OpenDP certifies rho {ρ:g}, more than the {allowed:g} that was calibrated for")

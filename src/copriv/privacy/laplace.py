@@ -25,8 +25,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
 from jaxtyping import Float
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_laplace
+from opendp.metrics import l1_distance
+from opendp.mod import enable_features
 
 from copriv.errors import InvalidInput
 from copriv.privacy.noise import CLIP_SLACK, GRID, check_value
@@ -67,12 +70,12 @@ class LaplaceAnswer:
 
     @cached_property
     def _calibrated(self) -> tuple[float, Any]:
-        dp.enable_features("contrib")
-        domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=self.length)
+        enable_features("contrib")
+        domain = vector_domain(atom_domain(T=float, nan=False), size=self.length)
         sensitivity, ε = self.sensitivity * (1 + CLIP_SLACK), float(self.epsilon)
         least = scale = sensitivity / ε * (1 + SCALE_SLACK)
         while scale <= 1.01 * least:  # the increase pays for the grid
-            measurement: Any = dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=scale, k=GRID)
+            measurement: Any = make_laplace(domain, l1_distance(T=float), scale=scale, k=GRID)
             # Certify the budget in exact arithmetic; the cost of the grid decreases as the scale increases.
             certified = Fraction(measurement.map(sensitivity))
             if certified <= self.epsilon:

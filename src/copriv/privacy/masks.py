@@ -75,23 +75,29 @@ class EphemeralKey:
         self._private: X25519PrivateKey | None = X25519PrivateKey.generate()
         self.public: bytes = self._private.public_key().public_bytes_raw()
 
-    def masked(
-        self, words: UInt64[Words, " length"], owner: str, attempt: Attempt, keys: Mapping[str, bytes]
-    ) -> UInt64[Words, " length"]:
-        """`words` under the masks that this owner shares with each other one.
+    def secrets(self, owner: str, keys: Mapping[str, bytes]) -> dict[str, bytes]:
+        """The secret that this owner shares with each other one, by name; the key is then dropped.
 
         keys: public keys of all owners of the attempt, this one's included, by name.
-        Raises QueryRefused where this key has masked before, is not this owner's in `keys`, or where another one is no key.
+        Raises QueryRefused where this key was used before, is not this owner's in `keys`, or where another one is no key.
         """
         private, self._private = self._private, None
         if private is None or keys.get(owner) != self.public:
             raise QueryRefused(f"{owner} refused: its key of this attempt is used up, or is not the one in the set")
-        digest, hidden = set_digest(attempt, keys), np.array(words, dtype=np.uint64)
+        shared = {}
         for other in keys.keys() - {owner}:
             try:
-                secret = private.exchange(X25519PublicKey.from_public_bytes(keys[other]))
+                shared[other] = private.exchange(X25519PublicKey.from_public_bytes(keys[other]))
             except ValueError:  # of another length, or a point with which every secret is 0
                 raise QueryRefused(f"{owner} refused: what {other} gave is not a key") from None
+        return shared
+
+    def masked(
+        self, words: UInt64[Words, " length"], owner: str, attempt: Attempt, keys: Mapping[str, bytes]
+    ) -> UInt64[Words, " length"]:
+        """`words` under the masks that this owner shares with each other one. Raises QueryRefused as `secrets` does."""
+        digest, hidden = set_digest(attempt, keys), np.array(words, dtype=np.uint64)
+        for other, secret in self.secrets(owner, keys).items():
             stream = _stream(secret, digest, min(owner, other), max(owner, other), len(words))
             hidden = hidden + stream if owner < other else hidden - stream
         return hidden

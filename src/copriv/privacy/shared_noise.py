@@ -1,9 +1,10 @@
 """Noise that N owners share, so that it protects each of them in a sum of which nobody sees a single term.
 
 Each owner rounds its weighted answer to whole cells of a public grid and adds a share of noise, a whole number too; what
-leaves it is the result modulo 2⁶⁴, which a mask hides. The shares of any N − t owners add up to the noise that the agreed (ε,
-δ) of each asks for, whatever the t others do: **discrete Laplace** noise exactly, or **discrete normal** noise up to a factor
-within 10⁻¹⁰⁰⁰ of 1 (Kairouz, Liu and Steinke 2021). All N shares make N/(N − t) times its variance.
+leaves it is the result modulo 2⁶⁴, or modulo the prime below it where owners may be missing, which a mask hides. The shares
+of any N − t − d owners add up to the noise that the agreed (ε, δ) of each asks for, whatever the t others do, and whichever d
+are missing: **discrete Laplace** noise exactly, or **discrete normal** noise up to a factor within 10⁻¹⁰⁰⁰ of 1 (Kairouz, Liu
+and Steinke 2021). All N shares make N/(N − t − d) times its variance.
 
 Formal guarantee: docs/proofs/sum.md. It is for the sum alone. A share is no protection of its own: what remains if all other
 owners work together is `remaining`, unless the owner adds noise of its own (`Part.floor`).
@@ -38,7 +39,15 @@ from copriv.privacy.noise import CLIP_SLACK, Law, check_value
 from copriv.types import Array
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
-"""Numbers modulo 2⁶⁴."""
+"""Numbers modulo 2⁶⁴, or modulo PRIME."""
+PRIME = 2**64 - 59
+"""The largest prime below 2⁶⁴: modulo it masks can be shared out (`copriv.privacy.mask_shares`)."""
+
+
+def sum_modulo(words: UInt64[Words, "owners length"], modulus: int) -> UInt64[Words, " length"]:
+    """The sum of fewer than 2³² rows."""
+    high, low = ((words >> np.uint64(32)).sum(axis=0), (words & np.uint64(2**32 - 1)).sum(axis=0))
+    return np.asarray((high.astype(object) * 2**32 + low.astype(object)) % modulus, dtype=np.uint64)
 
 
 def as_numbers(words: UInt64[Words, " length"]) -> Float[Array, " halves"]:
@@ -143,9 +152,11 @@ class SharedNoise:
     bound: float
     unit: Float[Array, " length"] | None = None
     """Divisor of each number before it is rounded, under which sensitivities and `bound` are stated; None: 1."""
+    dropouts: int = 0
+    """d: owners that may be missing from a sum."""
 
     def __post_init__(self) -> None:
-        if not self._largest < 2.0**63:
+        if not self._largest < 2.0**63 - 60:
             raise InvalidInput(
                 f"noise: a sum of {len(self.parts)} owners' answers needs more than 64 bits beside its noise; agree on more "
                 "answers, smaller budgets or fewer records"
@@ -160,16 +171,21 @@ class SharedNoise:
 
     @cached_property
     def scale(self) -> float:
-        """Scale in cells of the noise that any N − t owners make together: a whole number s, or a standard deviation."""
+        """Scale in cells of the noise that any N − t − d owners make together: a whole number s, or a standard deviation."""
         return max(self._scale(part.multiplier, part) for part in self.parts)
 
     @property
     def shape(self) -> Fraction:
-        """1/(N − t): the share of an owner in that noise, and of its variance."""
-        return Fraction(1, len(self.parts) - self.colluding)
+        """1/(N − t − d): the share of an owner in that noise, and of its variance."""
+        return Fraction(1, len(self.parts) - self.colluding - self.dropouts)
+
+    @property
+    def modulus(self) -> int:
+        """Modulus of the words."""
+        return PRIME if self.dropouts else 2**64
 
     def share(self, owner: int, answer: Float[Array, " length"]) -> UInt64[Words, " length"]:
-        """The owner's answer on the grid with fresh noise, modulo 2⁶⁴: private only once it is masked and in the sum.
+        """The owner's answer on the grid with fresh noise, modulo `modulus`: private only once it is masked and in the sum.
 
         owner: its index among the parts. Raises InvalidInput on a wrong shape, NaN or infinity: nothing is drawn then.
         """
@@ -180,18 +196,20 @@ class SharedNoise:
         noises = [self._draws(self.shape, self.scale)]
         if part.floor is not None:
             noises.append(self._draws(Fraction(1), self._scale(part.floor, part)))
-        return np.array([sum(column) % 2**64 for column in zip(cells, *noises, strict=True)], dtype=np.uint64)
+        return np.array([sum(column) % self.modulus for column in zip(cells, *noises, strict=True)], dtype=np.uint64)
 
-    def vector(self, words: UInt64[Words, " length"]) -> Float[Array, " length"]:
-        """The weighted sum of answers with its noise, from the sum of all owners' words modulo 2⁶⁴."""
-        vector: Array = np.ldexp(words.view(np.int64).astype(np.float64), self.exponent)
+    def vector(self, words: UInt64[Words, " length"], weight: Fraction = Fraction(1)) -> Float[Array, " length"]:
+        """The weighted mean of answers with its noise, from the sum of owners' words. weight: what those owners' add up to."""
+        below = words > np.uint64(self.modulus // 2)
+        cells = np.where(below, -(np.uint64(self.modulus % 2**64) - words).astype(np.float64), words.astype(np.float64))
+        vector: Array = np.ldexp(cells, self.exponent) / float(weight)
         return vector if self.unit is None else vector * self.unit
 
     def alone(self, owner: int) -> float:
         """What remains of Laplace noise for one answer if all others work together: an upper bound on ε, without a floor.
 
         The law of one share P falls in |z| and log P is convex on either side of 0, so that a shift of d is seen best at 0,
-        and shifts of D in all are seen best where each of p numbers has D/p of them. With r = 1/(N − t) and q = e^(−1/s)
+        and shifts of D in all are seen best where each of p numbers has D/p of them. With r = 1/(N − t − d) and q = e^(−1/s)
 
             P(0)/P(d) ≤ ₂F₁(r, r; 1; q²) · q^(−d) · Γ(r) Γ(d + 1)/Γ(d + r),
 
@@ -225,12 +243,15 @@ class SharedNoise:
         """`shape` of discrete noise with this scale, on each number."""
         if self.law is Law.LAPLACE:
             return [polya_difference(shape, int(scale)) for _ in range(self.length)]
-        import opendp.prelude as dp
+        from opendp.domains import atom_domain, vector_domain
+        from opendp.measurements import make_gaussian
+        from opendp.metrics import l2_distance
+        from opendp.mod import enable_features
 
-        dp.enable_features("contrib")
-        domain = dp.vector_domain(dp.atom_domain(T="i64"), size=self.length)
+        enable_features("contrib")
+        domain = vector_domain(atom_domain(T="i64"), size=self.length)
         deviation = scale * math.sqrt(shape) * (1 + CLIP_SLACK)
-        measurement: Any = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=deviation)
+        measurement: Any = make_gaussian(domain, l2_distance(T=float), scale=deviation)
         return [int(z) for z in measurement([0] * self.length)]
 
     @property

@@ -4,6 +4,7 @@ Its floating-point draws leak the value in their low-order bits. No module that 
 one; a linter contract and a test enforce it.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -32,7 +33,9 @@ class SimulatedNoise:
     """
 
     CHUNK = 64
-    """Number of iterations that are drawn at once."""
+    """Largest number of iterations that are drawn at once."""
+    CELLS = 1 << 21
+    """Largest number of draws at once (16 MiB), but for one iteration; of sums of shares CHUNK alone decides."""
 
     def __init__(
         self, law: Law, seeds: Sequence[np.random.SeedSequence], shape: tuple[int, ...], length: int,
@@ -45,6 +48,8 @@ class SimulatedNoise:
         """The next iteration's draws for every run."""
         if self._at == len(self._chunk):
             size = min(self.CHUNK, self._left)
+            if self._shapes is None or (self._shapes == 1).all():  # each draw is taken from the stream by itself
+                size = min(size, max(1, self.CELLS // (len(self._streams) * math.prod(self._shape))))
             self._left -= size
             self._chunk = np.stack(
                 [draws(s, self._law, (size, *self._shape), self._shapes) for s in self._streams], axis=1

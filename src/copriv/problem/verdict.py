@@ -21,11 +21,14 @@ from jaxtyping import Bool, Float
 
 from copriv.formatting.cards import Shown
 from copriv.formatting.numbers import mapping
+from copriv.model.records import Records
 from copriv.types import Array
 
 Answer = Literal["yes", "no", "open"]
 Goal = Literal["own", "common"]
 Model = Literal["common", "personalized"]
+TooFew = Literal["rows", "targets"]
+"""What public rows lack to decide a verdict: as many of them as parameters, or a second value of the target."""
 YES, NO = 0.8, 0.2
 """A verdict is "yes" from the first probability, "no" up to the second, and else open."""
 
@@ -74,6 +77,8 @@ class Verdict(Shown):
     """Owners without whom the others would do noticeably better, on everybody's records."""
     only_as_recommended: bool = False
     """Whether the verdict holds for the recommended terms only: the agreed ones cost more than the public rows alone."""
+    too_few: TooFew | None = None
+    """What public rows lack to decide; None where they lack nothing."""
 
     def names(self, answer: Answer) -> list[str]:
         """Names of the owners with this answer."""
@@ -101,7 +106,7 @@ class Asked:
     unlike: Bool[np.ndarray, " worlds"] | None
     """The half whose owners differ most."""
     undetermined: bool = False
-    """Whether public rows are fewer than parameters, so that all worlds rest on one guess of the model: the answer is open, and
+    """Whether public rows are too few (`too_few`), so that all worlds rest on one guess of the model: the answer is open, and
     its probability halfway to ½. Said with 90 % or more, verdicts were right for 66 % of 32 owners of such real tables."""
 
     @classmethod
@@ -113,6 +118,16 @@ class Asked:
             return cls(goal, worthwhile, None, None, undetermined)
         least, middle = np.quantile(levels, (0.25, 0.5))
         return cls(goal, worthwhile, levels <= least, levels > middle, undetermined)
+
+
+def too_few(public: Records, n_parameters: int) -> TooFew | None:
+    """What public rows lack to decide a verdict: they are fewer than parameters, or all have one target; None of others.
+
+    n_parameters: those of the model, with its intercept, which `public` need not have.
+    """
+    if public.units < n_parameters:
+        return "rows"
+    return "targets" if np.ptp(public.target) == 0 else None
 
 
 def verdict_of(

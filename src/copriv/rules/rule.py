@@ -66,11 +66,11 @@ class Aggregation:
 class SharedSum(Aggregation):
     """A weighted mean of which the learner sees nothing else, with noise that its owners share.
 
-    Any N − t owners' shares are the noise that the strictest of them asks for; all N make N/(N − t) times its variance.
+    Any N − u owners' shares are the noise that the strictest of them asks for; all N make N/(N − u) times its variance.
     """
 
-    colluding: int
-    """t."""
+    uncounted: int
+    """u = t + d: owners that may collude, and owners that may be missing."""
     floors: Float[Array, " owners"]
     """Scale of the noise that owners add to their answers by themselves; 0 for none."""
 
@@ -87,7 +87,7 @@ class SharedSum(Aggregation):
     @property
     def shapes(self) -> Float[Array, " draws"]:
         N = len(self.weights)
-        return np.concatenate([[N / (N - self.colluding)], np.ones(int((self.floors > 0).sum()))])
+        return np.concatenate([[N / (N - self.uncounted)], np.ones(int((self.floors > 0).sum()))])
 
 
 @runtime_checkable

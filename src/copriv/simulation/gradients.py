@@ -186,9 +186,27 @@ class GramGradients(BatchedGradients):
         self.c = np.stack([q.c for q in plain])
 
     def _means(self, who: Int[Participant, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
-        product = theta @ self.H[0] if len(self.H) == 1 else np.matmul(theta[:, None, :], self.H[who])[:, 0, :]
-        gradient: Array = 2.0 * (product - self.c[who])
+        gradient: Array = 2.0 * (_products(theta, self.H, who) - self.c[who])
         return gradient
+
+
+def _products(
+    rows: Float[Array, "runs p"], matrices: Float[Array, "participants p p"], who: Int[Participant, " runs"]
+) -> Float[Array, "runs p"]:
+    """Each run's row times the matrix of its participant."""
+    if len(matrices) == 1:
+        return np.asarray(rows @ matrices[0])
+    if rows.shape[1] <= 32:
+        return np.asarray(np.matmul(rows[:, None, :], matrices[who])[:, 0, :])
+    # A copy of a large matrix for each run takes longer than its product.
+    order = np.argsort(who, kind="stable")
+    rows, names, out = rows[order], who[order], np.empty_like(rows)
+    edges = np.flatnonzero(np.diff(names, prepend=-1, append=-1))
+    for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        np.matmul(rows[begin:end], matrices[names[begin]], out=out[begin:end])
+    product = np.empty_like(out)
+    product[order] = out
+    return product
 
 
 class ClippedSquared(GramGradients):
@@ -201,10 +219,19 @@ class ClippedSquared(GramGradients):
         self._guarded = [
             _Guarded(loss, records, H, bound, workers, order) for records, H in zip(self.records, self.H, strict=True)
         ]
+        self._whiteners = np.stack([one.whitener for one in self._guarded])
+        self._centres, self._radii = np.zeros_like(self.c), np.full(len(self.c), -1.0)
+        self._suspected = np.zeros(len(self.c), dtype=bool)
 
     def _means(self, who: Int[Participant, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
         gradient = super()._means(who, theta)
-        for i in np.unique(who):
+        away = _products(theta - self._centres[who], self._whiteners, who)
+        left = ~(np.sqrt(np.square(away).sum(axis=1)) <= self._radii[who])
+        for i in np.unique(who[left]):
+            one = self._guarded[i]
+            one.find(theta[who == i])
+            self._centres[i], self._radii[i], self._suspected[i] = one.centre, one.radius, one.suspects is not None
+        for i in np.unique(who[self._suspected[who]]):
             mine = np.flatnonzero(who == i)
             excess, clipped = self._guarded[i].excess(theta[mine])
             gradient[mine] += excess / self.units[i]
@@ -220,39 +247,43 @@ class _Guarded:
     ) -> None:
         self._loss, self._records, self._bound, self._workers, self._order = loss, records, bound, workers, order
         scale = float(np.trace(H)) / len(H)
-        self._whitener = np.asarray(np.linalg.cholesky(H + (1e-9 * scale or 1.0) * np.eye(len(H))), dtype=np.float64)
+        self.whitener = np.asarray(np.linalg.cholesky(H + (1e-9 * scale or 1.0) * np.eye(len(H))), dtype=np.float64)
+        norms, self._reach = np.empty(len(records)), np.empty(len(records))
+        for begin in range(0, len(records), RANGE):  # temporaries as large as all records would be twice the data
+            rows = slice(begin, begin + RANGE)
+            norms[rows] = row_norms(records.features[rows], order)
+            whitened = np.linalg.solve(self.whitener, records.features[rows].T)
+            self._reach[rows] = np.sqrt(np.square(whitened).sum(axis=0))
         with np.errstate(over="ignore"):
-            self._limit = bound / (2.0 * np.maximum(row_norms(records.features, order), np.finfo(float).tiny))
-        self._reach = np.sqrt(np.square(np.linalg.solve(self._whitener, records.features.T)).sum(axis=0))
-        self._centre: Array | None = None
-        self._radius = 0.0
-        self._suspects: Pass | None = None
+            self._limit = bound / (2.0 * np.maximum(norms, np.finfo(float).tiny))
+        self.centre, self.radius = np.zeros(len(H)), -1.0
+        """Of the region; below 0 before there is one."""
+        self.suspects: Pass | None = None
 
     def excess(self, theta: Float[Array, "runs p"]) -> tuple[Float[Array, "runs p"], float]:
         """Change that clipping makes to Σ w ∇ℓ at each θ, and the number of units clipped."""
-        if self._centre is None or self._distance(theta, self._centre) > self._radius:
-            self._find(theta)
-        if self._suspects is None:
+        if self.suspects is None:
             return np.zeros_like(theta), 0.0
-        return self._suspects.gradients(theta, self._bound, excess_only=True)
+        return self.suspects.gradients(theta, self._bound, excess_only=True)
 
     def _distance(self, theta: Array, centre: Array) -> float:
-        return float(np.sqrt(np.square((theta - centre) @ self._whitener).sum(axis=1)).max())
+        return float(np.sqrt(np.square((theta - centre) @ self.whitener).sum(axis=1)).max())
 
-    def _find(self, theta: Array) -> None:
+    def find(self, theta: Float[Array, "runs p"]) -> None:
+        """Move the region to where these runs are, and find its suspects."""
         r, centre = self._records, np.median(theta, axis=0)
-        self._radius = 1.5 * self._distance(theta, centre) + 1e-6 * self._distance(centre[None], np.zeros_like(centre))
-        if self._centre is not None:
+        radius = 1.5 * self._distance(theta, centre) + 1e-6 * self._distance(centre[None], np.zeros_like(centre))
+        if self.radius >= 0:
             # Widen the region by the last move, so that a run that drifts steadily does not leave it at once.
-            self._radius += self._distance(centre[None], self._centre)
-        self._centre = centre
+            radius += self._distance(centre[None], self.centre)
+        self.centre, self.radius = centre, radius
         residual = np.abs(r.features @ centre - r.target)
         # The last term covers rounding, so that no record which is clipped is ever missed.
-        far = residual + self._radius * self._reach + 1e-9 * (residual + self._limit) > self._limit
-        self._suspects = None
+        far = residual + radius * self._reach + 1e-9 * (residual + self._limit) > self._limit
+        self.suspects = None
         if far.any():
             chosen = Records(r.features[far], r.target[far], r.weight[far])
-            self._suspects = Pass(self._loss, chosen, self._workers, order=self._order)
+            self.suspects = Pass(self._loss, chosen, self._workers, order=self._order)
 
 
 class RecordGradients(BatchedGradients):

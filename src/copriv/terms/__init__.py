@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from copriv.errors import AgreementError
-from copriv.terms.learning import DataTerms, ModelTerms, Terms
+from copriv.terms.learning import DataTerms, ModelTerms, PilotTerms, Terms
 from copriv.terms.values import (
     Budget,
     Count,
@@ -35,6 +35,7 @@ __all__ = [
     "MarketTerms",
     "ModelTerms",
     "OwnerTerms",
+    "PilotTerms",
     "PrivacyCost",
     "Terms",
     "can_be_told_apart",
@@ -112,6 +113,8 @@ class OwnerTerms(TermsTable):
     """SHA-256 of the public key that the owner signs with; any that the authority certifies when not given."""
     market: MarketTerms | None = None
     """What privacy costs the owner and accuracy is worth to it, in money; read by `copriv market` alone."""
+    lot: Count | None = None
+    """Records that the owner is publicly known to have at least, for the exchange of `copriv market`; None: the agreement's."""
 
     @field_validator("name")
     @classmethod
@@ -344,6 +347,21 @@ class AgreedTerms(BaseModel):
     def colluding(self) -> int:
         """t: owners that may work together with the learner."""
         return 1 if self.agreement.colluding is None else self.agreement.colluding
+
+    @property
+    def dropouts(self) -> int:
+        """d: owners that may be missing from a sum."""
+        return self.agreement.dropouts or 0
+
+    @property
+    def uncounted(self) -> int:
+        """t + d: owners on whose shares of the noise no sum relies."""
+        return self.colluding + self.dropouts
+
+    @property
+    def fewest_in_sum(self) -> int:
+        """Owners that must answer together for a sum: two honest ones are in it, and it is one (k > t + 2d)."""
+        return self.colluding + max(2, 2 * self.dropouts + 1)
 
     @property
     def attempts(self) -> int:

@@ -4,10 +4,11 @@ from datetime import date
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from copriv.errors import AgreementError
 from copriv.terms.values import (
+    Budget,
     Count,
     KeyFingerprint,
     NonNegative,
@@ -20,24 +21,54 @@ from copriv.terms.values import (
 )
 
 
+def _square(value: Any) -> Any:
+    if {len(row) for row in value} != {len(value)}:
+        raise ValueError("must be square: as many numbers in every row as there are rows")
+    P = np.array(value)
+    try:  # a step along −P∇f descends where P is positive definite, up to rounding
+        symmetric = (P + P.T) / (2.0 * max(float(np.abs(P).max()), 1e-300))
+        np.linalg.cholesky(symmetric + 1e-12 * len(P) * np.eye(len(P)) * P.any())
+    except np.linalg.LinAlgError:
+        raise ValueError("must be positive definite: with any other matrix, steps lead away from the optimum") from None
+    return value
+
+
+Matrix = Annotated[tuple[tuple[Number, ...], ...], AfterValidator(_square)]
+"""A positive definite matrix, by rows."""
+RANGED = dict.fromkeys(
+    ("step", "start", "preconditioner", "moments_share", "anchor", "reach"), "agreement"
+) | dict.fromkeys(("gradient_bound", "smoothing"), "model")
+"""Key → table, of the terms that may be chosen after a pilot: no guarantee and no number of answers rests on them."""
+
+
+class PilotTerms(TermsTable):
+    """`pilot_terms` of [agreement]: what the pilot is asked at, from public rows, fixed before it."""
+
+    start: tuple[Number, ...]
+    """θ₀, the public model."""
+    gradient_bound: Positive
+    """Ξ of the gradients in the public metric."""
+    feature_bound: Positive
+    """B, the length in L1 that records are counted by."""
+    preconditioner: Matrix | None = None
+    """The public metric; the identity when not given."""
+    loss_bound: Positive | None = None
+    """L, the most that a record's loss counts in the mean loss; without it no mean loss is released."""
+
+
 class Terms(TermsTable):
     """[agreement]: the rule, the mechanism, the horizon and the step."""
 
-    @field_validator("preconditioner")
+    @field_validator("ranges")
     @classmethod
-    def _square(cls, value: Any) -> Any:
-        if value is None:
-            return value
-        if {len(row) for row in value} != {len(value)}:
-            raise ValueError("must be square: as many numbers in every row as there are rows")
-        P = np.array(value)
-        try:  # a step along −P∇f descends where P is positive definite, up to rounding
-            symmetric = (P + P.T) / (2.0 * max(float(np.abs(P).max()), 1e-300))
-            np.linalg.cholesky(symmetric + 1e-12 * len(P) * np.eye(len(P)) * P.any())
-        except np.linalg.LinAlgError:
-            raise ValueError(
-                "must be positive definite: with any other matrix, steps lead away from the optimum"
-            ) from None
+    def _can_be_chosen(cls, value: Any) -> Any:
+        for key, (low, high) in (value or {}).items():
+            if key not in RANGED:
+                raise ValueError(f"{key}: is fixed before a pilot; its answers choose among {', '.join(RANGED)}")
+            if low < 0 and key not in ("start", "preconditioner"):
+                raise ValueError(f"{key}: is no number below 0, and its range begins at {low:g}")
+            if not low <= high:
+                raise ValueError(f"{key}: a range goes from low to high, not from {low:g} to {high:g}")
         return value
 
     @model_validator(mode="before")
@@ -49,6 +80,11 @@ class Terms(TermsTable):
 
     @model_validator(mode="after")
     def _times_of_their_schedule(self) -> "Terms":
+        for key in ("pilot_terms", "ranges"):
+            if getattr(self, key) is not None and not self.pilot:
+                raise ValueError(
+                    f"{key}: is of a pilot; give pilot a share of every epsilon, such as 0.1, or leave {key} out"
+                )
         for key, schedule in (("interval", "broadcast"), ("service", "request")):
             if getattr(self, key) is not None and self.schedule != schedule:
                 raise ValueError(f'{key}: only schedule = "{schedule}" has one; leave it out, or name that schedule')
@@ -133,10 +169,14 @@ class Terms(TermsTable):
     """"objective" only: bound on √(xᵀPx), P the preconditioner, beyond which a record counts for less; None: from B."""
     loss_bound: Positive | None = None
     """"pilot" only: L, the most that a record's loss counts in the mean loss; without it no mean loss is released."""
-    preconditioner: tuple[tuple[Number, ...], ...] | None = None
+    preconditioner: Matrix | None = None
     """A public p × p matrix that multiplies every direction of descent; the identity when not given."""
     pilot: Annotated[float, Field(ge=0, lt=1)] | Literal["auto"] | None = None
     """Share of every owner's ε for a first private answer, by which the rest is planned (`Agreement.phases`); None, 0: none."""
+    pilot_terms: PilotTerms | None = None
+    """What the pilot is asked at; None: still to be made of the public rows, by copriv forecast --out."""
+    ranges: dict[str, tuple[Number, Number]] | None = None
+    """Key → lowest and highest number that may be chosen for it after the pilot. All other terms stay as they are."""
     goal: Literal["own", "common"] | None = None
     """Records that a forecast's verdict is about: each owner's own ("own", also for None), or all owners' ("common")."""
     worthwhile: Annotated[float, Field(ge=0, lt=1)] | None = None
@@ -146,11 +186,14 @@ class Terms(TermsTable):
     colluding: Annotated[int, Field(ge=0)] | None = None
     """t, "sum" only: owners that may work together with the learner without weakening the others' ε; None: 1."""
     dropouts: Annotated[int, Field(ge=0)] | None = None
-    """d, "sum" only: owners that may be missing from a sum; None: 0, everybody or nothing."""
+    """d, "sum" only: owners that may be missing from a sum, which takes N > t + 2d; None: 0, everybody or nothing."""
     attempts: Annotated[int, Field(ge=0)] | None = None
     """"sum" only: how many of the m answers are kept for sums that have to be tried again; None: 0."""
     lot: Count | None = None
     """Records that every owner is publicly known to have at least, for `copriv market`; None: as few as the smallest states."""
+    lot_epsilon: Budget | None = None
+    """ε of each lot in the exchange of `copriv market`, agreed before anything is stated; None: where noise and few records
+    cost the same."""
     learner_key: KeyFingerprint | None = None
     """SHA-256 of the public key that the learner signs with; any that the authority certifies when not given."""
 

@@ -3,6 +3,7 @@
 from functools import cache
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from copriv.formatting.sanitize import printable
@@ -41,7 +42,9 @@ LONGEST_NAME = 200
 
 
 def as_annotated(value: Any, annotation: str) -> Any:
-    """Convert lists to tuples and whole numbers to floats, at any depth, where the field's type has them."""
+    """Convert lists to tuples, whole numbers to floats where the field's type has them, and numpy's numbers, at any depth."""
+    if isinstance(value, np.generic):
+        value = value.item()  # a number of rows that numpy or pandas counted
     if isinstance(value, dict):
         return {key: as_annotated(inner, annotation) for key, inner in value.items()}
     if isinstance(value, list | tuple) and "tuple" in annotation:

@@ -228,7 +228,7 @@ def take_place(host: str = "127.0.0.1", port: int = 0, *, exposed: bool = False)
     """Bind a port (0: any free one). Raises UsageError for a host that other machines can reach, unless `exposed`."""
     if not exposed and not _is_loopback(host):
         raise UsageError(
-            f"--host: {host} can be reached from other machines, and pages travel there unencrypted; use 127.0.0.1, or "
+            f"--host: {host} is no address that this machine alone can reach, and pages travel unencrypted; use 127.0.0.1, or "
             "add --exposed if you mean it"
         )
     family = socket.AF_INET
@@ -241,7 +241,9 @@ def take_place(host: str = "127.0.0.1", port: int = 0, *, exposed: bool = False)
         bound.listen()  # a browser that opens the address before the server runs waits for it
     except OSError as error:
         bound.close()
-        raise Unreachable(f"--port: {host}:{port} cannot be used ({error}); name another port, or 0 for any") from None
+        raise Unreachable(
+            f"--host, --port: {host}:{port} cannot be used ({error}); name another port, or 0 for any"
+        ) from None
     return Place(bound, Access(bound.getsockname()[1], secrets.token_urlsafe(24), host))
 
 

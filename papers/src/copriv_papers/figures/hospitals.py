@@ -109,6 +109,8 @@ class Alone:
                 one.set_xticks([10_000, 20_000, 40_000, 60_000], ["10,000", "20,000", "40,000", "60,000"])
                 one.xaxis.set_minor_locator(NullLocator())
                 one.label_outer()
+                one.set_xlabel("$n_i$")  # a legend is below, where an empty strip would be
+                one.tick_params(labelbottom=True)
                 drawing.title(one, NAMES[setting.dataset], mechanism)
                 drawing.legend_below(one, 2)
         return figure

@@ -120,9 +120,8 @@ class Transient:
                     one.plot(
                         max(r["k"] for r in rows), ψ, mark, mfc="white", color=colour, ms=7, clip_on=False, zorder=5
                     )
-                one.plot(
-                    [], [], "o", mfc="white", color=style.FAINT, ms=7, label="hollow: the paper's median at the end"
-                )
+                hollow = "hollow: the paper's\nmedian at the end"  # short lines, which the bands leave room for
+                one.plot([], [], "o", mfc="white", color=style.FAINT, ms=7, label=hollow)
             drawing.log_axes(one, "iteration k" if panel.setting.rule == "A1" else "round k", f"$\\psi({bar})$")
             one.label_outer()
             drawing.title(one, panel.title, panel.mechanism)

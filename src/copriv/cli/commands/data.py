@@ -13,6 +13,7 @@ import typer
 from rich.console import RenderableType
 
 from copriv.cli.commands import options
+from copriv.cli.commands.options import argument, option
 from copriv.cli.console import answer, log, plain_table, progress
 from copriv.data.fetch import REMOTES, data_folder
 from copriv.data.fetch import fetch as fetched
@@ -29,13 +30,12 @@ if TYPE_CHECKING:
 
 def fetch(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="creditcard, hospital, sparcs or lending; none: list them.")
+        str | None, argument("creditcard, hospital, sparcs or lending; none: list them.", metavar="[NAME]")
     ] = None,
     source: Annotated[
-        str | None,
-        typer.Option("--from", metavar="PATH|ADDRESS", help="A file at hand, or another address."),
+        str | None, option("A file at hand, or another address.", "--from", metavar="PATH|ADDRESS")
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Download anew.")] = False,
+    again: Annotated[bool, option("Download anew.", "--again")] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Download a data set of the papers, or take it from a file; it is then found by `copriv reproduce`."""
@@ -58,13 +58,13 @@ def fetch(
 def check(
     path: Annotated[
         str,
-        typer.Argument(
+        argument(
+            "An agreement; or, with --agreement, one owner's table as `owner serve --data` takes it.",
             metavar="AGREEMENT|TABLE",
-            help="An agreement; or, with --agreement, one owner's table as `owner serve --data` takes it.",
         ),
     ],
     agreement: Annotated[Path | None, options.AgreementOption] = None,
-    owner: Annotated[str | None, typer.Option(metavar="NAME", help="Whose table it is.", envvar="COPRIV_OWNER")] = None,
+    owner: Annotated[str | None, option("Whose table it is.", env="OWNER", metavar="NAME")] = None,
     query: options.Query = "",
     keys: options.KeysFolder = None,
     policy: options.PolicyFile = None,

@@ -19,11 +19,10 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.options import AsJson, Runs, Workers, out_folder, packaged_text
+from copriv.cli.commands.options import AsJson, Runs, Workers, option, out_folder, packaged_text
 from copriv.cli.console import answer, log, progress
 from copriv.cli.output import replace_file, save, series_csv
 from copriv.display import Table
@@ -51,7 +50,7 @@ def command(
         out_folder("Where demo.png, .csv, .json and .toml go; with --network, a new folder for all parties' files."),
     ] = None,
     network: Annotated[
-        bool, typer.Option("--network", help="Owners and learner as four processes on this machine instead.")
+        bool, option("Owners and learner as four processes on this machine instead.", "--network")
     ] = False,
 ) -> None:
     """Three banks, real loans, epsilon = 1: what privacy costs, and who should join."""

@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from copriv.cli.commands.options import ModelFile, Unfinished, check_target
+from copriv.cli.commands.options import ModelFile, Unfinished, check_target, option
 from copriv.cli.console import tell
 from copriv.errors import UsageError
 
@@ -13,16 +11,15 @@ from copriv.errors import UsageError
 def command(
     model: ModelFile,
     skops: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A scikit-learn pipeline for tables, by skops: runs no code when read."),
+        Path | None, option("A scikit-learn pipeline for tables, by skops: runs no code when read.", metavar="FILE")
     ] = None,
-    onnx: Annotated[Path | None, typer.Option(metavar="FILE", help="The same for any language, by ONNX.")] = None,
+    onnx: Annotated[Path | None, option("The same for any language, by ONNX.", metavar="FILE")] = None,
     mlflow: Annotated[
-        str | None, typer.Option(metavar="URI", help="Where MLflow keeps runs: numbers, agreement, model, report.")
+        str | None, option("Where MLflow keeps runs: numbers, agreement, model, report.", metavar="URI")
     ] = None,
-    experiment: Annotated[str, typer.Option(metavar="NAME", help="With --mlflow: the experiment.")] = "copriv",
+    experiment: Annotated[str, option("With --mlflow: the experiment.", metavar="NAME")] = "copriv",
     report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --mlflow: a report of this run to keep beside it.")
+        Path | None, option("With --mlflow: a report of this run to keep beside it.", metavar="FILE")
     ] = None,
     unfinished: Unfinished = False,
 ) -> None:
@@ -32,8 +29,8 @@ def command(
 
     if skops is None and onnx is None and mlflow is None:
         raise UsageError("export: say where to: --skops FILE, --onnx FILE, or --mlflow URI")
-    for option, file in (("--skops", skops), ("--onnx", onnx)):
-        check_target(option, file, model)
+    for name, file in (("--skops", skops), ("--onnx", onnx)):
+        check_target(name, file, model)
     if report is not None and (mlflow is None or not report.is_file()):
         raise UsageError(f"--report: {report} goes to MLflow with the run: give --mlflow, and a file that is there")
     loaded = Model.load(model, unfinished)

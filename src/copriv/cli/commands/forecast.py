@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.cells import cell_len, set_cell_size
 
 from copriv.agreement import Agreement
 from copriv.cli import console
-from copriv.cli.commands.options import AgreementFile, AsJson, PublicRuns, out_folder
+from copriv.cli.commands.options import AgreementFile, AsJson, PublicRuns, option, out_folder
 from copriv.cli.output import forecast_files, keep
 from copriv.display.forecast import better_by, costs, details, made_from, notes, owners, title
-from copriv.display.verdict import about_target, about_without, answer, qualified
+from copriv.display.verdict import about_target, about_without, answer, qualified, with_sum
 from copriv.errors import UsageError
 from copriv.forecast import Forecast, forecast
 from copriv.forecast.what_if import reach
@@ -36,24 +35,20 @@ _STAGES = (
 def command(
     agreement: AgreementFile,
     runs: PublicRuns = 100,
-    seed: Annotated[int, typer.Option(min=0, help="Of simulated runs and bootstrap worlds.", envvar="COPRIV_SEED")] = 0,
+    seed: Annotated[int, option("Of simulated runs and bootstrap worlds.", env="SEED", min=0)] = 0,
     public_start: Annotated[
-        bool, typer.Option("--public-start/--no-public-start", help="May the plan begin at the public model?")
+        bool, option("May the plan begin at the public model?", "--public-start/--no-public-start")
     ] = True,
     preconditioner: Annotated[
-        bool, typer.Option("--preconditioner/--no-preconditioner", help="May it descend along a public matrix?")
+        bool, option("May it descend along a public matrix?", "--preconditioner/--no-preconditioner")
     ] = True,
     target: Annotated[
-        str | None,
-        typer.Option(metavar="2%", help="What it takes to come this close to the best possible model."),
+        str | None, option("What it takes to come this close to the best possible model.", metavar="2%")
     ] = None,
     without: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="What if this owner stays away? Can be given more than once."),
+        list[str] | None, option("What if this owner stays away? Can be given more than once.", metavar="NAME")
     ] = None,
-    everything: Annotated[
-        bool, typer.Option("--details", help="Everything: terms, trades, what each owner brings.")
-    ] = False,
+    everything: Annotated[bool, option("Everything: terms, trades, what each owner brings.", "--details")] = False,
     as_json: AsJson = False,
     directory: Annotated[
         Path | None, out_folder("Also write forecast.json, .csv, pictures and the recommended agreement there.")
@@ -119,22 +114,25 @@ def lines(outlook: Forecast, asked: Sequence[str] = (), headline: Sequence[str] 
     room = HEIGHT - 1 if width >= WIDTH else (HEIGHT - 1) * WIDTH // width  # a line for the prompt
     head = [*_wrapped(title(outlook), width), *_wrapped(made_from(outlook), width)]
     question = [line for one in asked for line in _wrapped(one, width)]
-    said, more = [*headline] or [answer(outlook)], [*qualified(outlook), *filter(None, [outlook.caution])]
+    said, more = [*headline] or [answer(outlook)], [*qualified(outlook)]
     table = _aligned(owners(outlook), min(6, outlook.n_owners), width) + _wrapped(better_by(outlook), width)
     models: list[str] = []
     every_model = _aligned(costs(outlook), HEIGHT, width, least=26)
     if question:
         said, more, table, models = [], [*said, *more], [], every_model
-    told = [line for note in notes(outlook) for line in _wrapped(note, width)]
+    summed, cautions = (list(filter(None, [one])) for one in (with_sum(outlook), outlook.caution))
+    told = [note for note in notes(outlook) if note not in summed]
 
     def screen() -> list[str]:
-        parts = [head, question, _wrapped(" ".join(said), width), models, table, [*told, *_wrapped(MORE, width)]]
+        last = [line for note in (*told, MORE) for line in _wrapped(note, width)]
+        parts = [head, question, _wrapped(" ".join(said), width), models, table, last]
         return [line for part in parts if part for line in ("", *part)][1:]
 
-    for sentence in more:
-        said.append(sentence)
-        if len(screen()) > room:
-            said.pop()
+    for sentences, place in ((more, said), (summed, told), (cautions, said)):
+        for sentence in sentences:
+            place.append(sentence)
+            if len(screen()) > room:
+                place.pop()
     if not question:
         models = every_model
         if len(screen()) > room:

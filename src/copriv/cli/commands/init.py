@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.options import packaged_text
+from copriv.cli.commands.options import argument, option, packaged_text
 from copriv.cli.console import log, tell
 from copriv.cli.output import save
 from copriv.cli.wizard import asked, taken, written
@@ -26,49 +26,38 @@ def template() -> str:
 
 
 def command(
-    path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("agreement.toml"),
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    path: Annotated[Path, argument("Where to write it.")] = Path("agreement.toml"),
+    force: Annotated[bool, option("Replace a file that is there.", "--force")] = False,
     network: Annotated[
-        Path | None,
-        typer.Option("--network", metavar="AGREEMENT", help="Write every party's keys and files for it, into PATH."),
+        Path | None, option("Write every party's keys and files for it, into PATH.", "--network", metavar="AGREEMENT")
     ] = None,
-    public: Annotated[
-        Path | None,
-        typer.Option(metavar="TABLE", help="With --network: the coordinator's public rows."),
-    ] = None,
+    public: Annotated[Path | None, option("With --network: the coordinator's public rows.", metavar="TABLE")] = None,
     request: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FILE", help="With --network: a party's signing request (copriv owner keys); can be repeated."
-        ),
+        option("With --network: a party's signing request (copriv owner keys); can be repeated.", metavar="FILE"),
     ] = None,
     plain: Annotated[
-        bool, typer.Option("--template", help="Write the plain template, and ask nothing; as without a terminal.")
+        bool, option("Write the plain template, and ask nothing; as without a terminal.", "--template")
     ] = False,
     columns: Annotated[
-        Path | None,
-        typer.Option("--columns", metavar="TABLE", help="Propose the columns of this table (.csv or .parquet)."),
+        Path | None, option("Propose the columns of this table (.csv or .parquet).", "--columns", metavar="TABLE")
     ] = None,
     is_public: Annotated[
         bool | None,
-        typer.Option(
+        option(
+            "With --columns: may anybody read its every row? Of a private table only the names of columns are read.",
             "--is-public/--is-private",
-            help="With --columns: may anybody read its every row? Of a private table only the names of columns are read.",
         ),
     ] = None,
     strata: Annotated[
         str | None,
-        typer.Option(
-            "--strata", metavar="COLUMN", help="With --columns: the one that says which owner's each row is like."
-        ),
+        option("With --columns: the one that says which owner's each row is like.", "--strata", metavar="COLUMN"),
     ] = None,
     days: Annotated[
-        int | None,
-        typer.Option(min=1, max=36_500, help="With --network or --renew: how long certificates are valid; 365."),
+        int | None, option("With --network or --renew: how long certificates are valid; 365.", min=1, max=36_500)
     ] = None,
     renew: Annotated[
-        bool,
-        typer.Option("--renew", help="Certify the parties of the consortium in PATH anew, with the keys they have."),
+        bool, option("Certify the parties of the consortium in PATH anew, with the keys they have.", "--renew")
     ] = False,
 ) -> None:
     """Write an agreement, asked for step by step on a terminal; with --network, the files of every party of a consortium."""

@@ -4,8 +4,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import typer
-
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import (
     AgreementFile,
@@ -16,6 +14,7 @@ from copriv.cli.commands.options import (
     Stay,
     check_address,
     check_target,
+    option,
     party_keys,
 )
 from copriv.cli.commands.service import Ui, UiPort, going_on, watched
@@ -37,74 +36,52 @@ if TYPE_CHECKING:
 
 def command(
     agreement: AgreementFile,
-    store: Annotated[Path, typer.Option(metavar="FILE", help="Where the run is kept.", envvar="COPRIV_STORE")],
+    store: Annotated[Path, option("Where the run is kept.", env="STORE", metavar="FILE")],
     keys: KeysFolder = None,
-    listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where owners dial.", envvar="COPRIV_LISTEN")
-    ] = "127.0.0.1:7443",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the store.")] = False,
+    listen: Annotated[str, option("Where owners dial.", env="LISTEN", metavar="HOST:PORT")] = "127.0.0.1:7443",
+    resume: Annotated[bool, option("Go on with the run in the store.", "--resume")] = False,
     talk: Annotated[
         str | None,
-        typer.Option(
-            metavar="HOW",
-            help="choose, broadcast or request: how owners come to their turns; else as agreed.",
-            envvar="COPRIV_TALK",
+        option(
+            "choose, broadcast or request: how owners come to their turns; else as agreed.", env="TALK", metavar="HOW"
         ),
     ] = None,
     at_once: Annotated[
-        int | None,
-        typer.Option(min=1, help="Owners at work at once, if the rule allows it; else all.", envvar="COPRIV_AT_ONCE"),
+        int | None, option("Owners at work at once, if the rule allows it; else all.", env="AT_ONCE", min=1)
     ] = None,
     begin: Annotated[
-        str,
-        typer.Option(
-            metavar="WHEN", help="all: once every owner has come; any: with the first.", envvar="COPRIV_BEGIN"
-        ),
+        str, option("all: once every owner has come; any: with the first.", env="BEGIN", metavar="WHEN")
     ] = "all",
     deadline: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.01, help="After which an owner is late.", envvar="COPRIV_DEADLINE")
+        float, option("After which an owner is late.", env="DEADLINE", metavar="SECONDS", min=0.01)
     ] = 30.0,
     stragglers: Annotated[
-        str,
-        typer.Option(
-            metavar="HOW", help="Rounds of all owners: wait for late ones, or drop them.", envvar="COPRIV_STRAGGLERS"
-        ),
+        str, option("Rounds of all owners: wait for late ones, or drop them.", env="STRAGGLERS", metavar="HOW")
     ] = "wait",
     patience: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS", min=0.1, help="Without any answer, before the run is stopped.", envvar="COPRIV_PATIENCE"
-        ),
+        float, option("Without any answer, before the run is stopped.", env="PATIENCE", metavar="SECONDS", min=0.1)
     ] = 300.0,
     pace: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS", min=0, help="Owners' mean waiting time (broadcast, request).", envvar="COPRIV_PACE"
-        ),
+        float, option("Owners' mean waiting time (broadcast, request).", env="PACE", metavar="SECONDS", min=0)
     ] = 0.02,
-    model: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where the model goes; the store's name + .json.")
-    ] = None,
-    skops: Annotated[Path | None, typer.Option(metavar="FILE", help="Also a scikit-learn pipeline, by skops.")] = None,
+    model: Annotated[Path | None, option("Where the model goes; the store's name + .json.", metavar="FILE")] = None,
+    skops: Annotated[Path | None, option("Also a scikit-learn pipeline, by skops.", metavar="FILE")] = None,
     events: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Append events there as JSON lines; -: stderr.", envvar="COPRIV_EVENTS"),
+        Path | None, option("Append events there as JSON lines; -: stderr.", env="EVENTS", metavar="FILE")
     ] = None,
     public: Annotated[
         Path | None,
-        typer.Option(
-            metavar="TABLE",
-            help="The learner's public rows; public.parquet beside the keys, if there is one.",
-            envvar="COPRIV_PUBLIC",
+        option(
+            "The learner's public rows; public.parquet beside the keys, if there is one.", env="PUBLIC", metavar="TABLE"
         ),
     ] = None,
     forecast_runs: Annotated[
         int,
-        typer.Option(
+        option(
+            "Once the model is shown, forecast the run by N simulated ones; 0: do not.",
+            env="FORECAST_RUNS",
             metavar="N",
             min=0,
-            help="Once the model is shown, forecast the run by N simulated ones; 0: do not.",
-            envvar="COPRIV_FORECAST_RUNS",
         ),
     ] = 0,
     stay: Stay = False,
@@ -124,20 +101,20 @@ def command(
     from copriv.network.store import RunStore
     from copriv.network.turns import Conduct
 
-    for option, value, known in (
+    for name, value, known in (
         ("--talk", talk, ("choose", "broadcast", "request")),
         ("--begin", begin, ("all", "any")),
         ("--stragglers", stragglers, ("wait", "drop")),
     ):
         if value is not None and value not in known:
-            raise UsageError(f"{option}: must be {' or '.join(known)}, not {value!r}")
+            raise UsageError(f"{name}: must be {' or '.join(known)}, not {value!r}")
     check_address("--listen", listen, least_port=0)
     # Checked now, because at the end the owners' budgets are spent.
-    for option, file in (("--model", model), ("--skops", skops), ("--events", events)):
-        check_target(option, file, agreement, store)
-    for option, given in (("--model", model), ("--skops", skops)):
+    for name, file in (("--model", model), ("--skops", skops), ("--events", events)):
+        check_target(name, file, agreement, store)
+    for name, given in (("--model", model), ("--skops", skops)):
         if stay and given is not None:
-            raise UsageError(f"{option}: names one file, and --stay makes one for each agreement; leave it out")
+            raise UsageError(f"{name}: names one file, and --stay makes one for each agreement; leave it out")
     if skops is not None:
         need_skops()
     first, own = Agreement.load(agreement), party_keys(keys, "learner")
@@ -211,7 +188,7 @@ def command(
             if skops is not None and result.finished_run:
                 save_skops(result, skops)
             told: list[str | Table] = [*run_tables(result.record), f"{outcome.status}: {outcome.reason}. Wrote {path}"]
-            told += [in_sums(terms.colluding)] * terms.summed
+            told += [in_sums(terms)] * terms.summed
             if seen is not None and forecast_runs > 0 and result.finished_run:
                 if not as_json:
                     tell(*told)

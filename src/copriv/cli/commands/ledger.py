@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from copriv.cli.commands.options import AsJson, Head, KeysFolder, LedgerPath, WitnessFolder, head_option, party_keys
+from copriv.cli.commands.options import (
+    AsJson,
+    Head,
+    KeysFolder,
+    LedgerPath,
+    WitnessFolder,
+    head_option,
+    option,
+    party_keys,
+)
 from copriv.cli.console import answer, plain_table, tell
 from copriv.display.ledger import line_fields, spent, totals_fields
 from copriv.formatting.sanitize import printable
@@ -22,9 +31,9 @@ def create(
     keys: KeysFolder = None,
     witness: WitnessFolder = None,
     another: Annotated[
-        str, typer.Option(metavar="WHY", help="These keys have a ledger, and this one counts for other people.")
+        str, option("These keys have a ledger, and this one counts for other people.", metavar="WHY")
     ] = "",
-    carry: Annotated[str, typer.Option(metavar="ID", help="Begin with what a ledger that is lost had spent.")] = "",
+    carry: Annotated[str, option("Begin with what a ledger that is lost had spent.", metavar="ID")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Make an owner's ledger, once. What is spent of it never comes back, whatever runs and tables follow."""

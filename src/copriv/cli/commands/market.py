@@ -3,10 +3,8 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from copriv.agreement import Agreement
-from copriv.cli.commands.options import AgreementFile, AsJson, PublicRuns, out_folder
+from copriv.cli.commands.options import AgreementFile, AsJson, PublicRuns, option, out_folder
 from copriv.cli.console import answer, progress
 from copriv.cli.output import csv_text, keep
 from copriv.display.market import told
@@ -17,10 +15,10 @@ from copriv.market import MECHANISMS, market
 def command(
     agreement: AgreementFile,
     mechanism: Annotated[
-        str, typer.Option(metavar="NAME", help=f"The one shown owner by owner: {', '.join(MECHANISMS)}.")
+        str, option(f"The one shown owner by owner: {', '.join(MECHANISMS)}.", metavar="NAME")
     ] = "shapley",
     runs: PublicRuns = 128,
-    seed: Annotated[int, typer.Option(min=0, help="Of simulated runs and worlds.", envvar="COPRIV_SEED")] = 0,
+    seed: Annotated[int, option("Of simulated runs and worlds.", env="SEED", min=0)] = 0,
     as_json: AsJson = False,
     directory: Annotated[
         Path | None, out_folder("Also write market.json, market.csv and the proposed agreement there.")

@@ -20,9 +20,19 @@ def packaged_text(name: str) -> str:
     return files("copriv.cli.commands").joinpath(name).read_text(encoding="utf-8")
 
 
+def option(help: str, *names: str, env: str = "", **more: Any) -> Any:
+    """An option of a command. env: its environment variable, without COPRIV_; the rest as Typer's."""
+    return typer.Option(*names, help=help, envvar=f"COPRIV_{env}" if env else None, **more)
+
+
+def argument(help: str, *, env: str = "", **more: Any) -> Any:
+    """An argument of a command, as `option`."""
+    return typer.Argument(help=help, envvar=f"COPRIV_{env}" if env else None, **more)
+
+
 def out_folder(also: str) -> Any:
     """The option `--out DIR`; `also`: its help."""
-    return typer.Option("--out", metavar="DIR", file_okay=False, help=also, envvar="COPRIV_OUT", callback=_folder)
+    return option(also, "--out", env="OUT", metavar="DIR", file_okay=False, callback=_folder)
 
 
 def _folder(path: Path | None) -> Path | None:
@@ -39,7 +49,7 @@ def _folder(path: Path | None) -> Path | None:
 
 def head_option(what: str) -> Any:
     """The option `--head HASH` of a ledger or a run; `what`: its help."""
-    return typer.Option("--head", metavar="HASH", help=what, callback=_head)
+    return option(what, "--head", metavar="HASH", callback=_head)
 
 
 def _head(head: str | None) -> str | None:
@@ -59,84 +69,67 @@ def _json_logs(wanted: bool) -> bool:
 
 
 AgreementFile = Annotated[
-    Path,
-    typer.Argument(metavar="AGREEMENT", help="The agreement, a TOML file.", envvar="COPRIV_AGREEMENT", readable=False),
+    Path, argument("The agreement, a TOML file.", env="AGREEMENT", metavar="AGREEMENT", readable=False)
 ]
-AgreementOption = typer.Option(
-    "--agreement", metavar="AGREEMENT", help="Your own copy of the agreement, a TOML file.", envvar="COPRIV_AGREEMENT"
+AgreementOption = option(
+    "Your own copy of the agreement, a TOML file.", "--agreement", env="AGREEMENT", metavar="AGREEMENT"
 )
 # More runs than this would exceed the memory and add no precision.
-Runs = Annotated[int, typer.Option(min=1, max=1_000_000, help="How many independent runs.", envvar="COPRIV_RUNS")]
-PublicRuns = Annotated[
-    int, typer.Option(min=10, max=1_000_000, help="Simulated runs on the public rows.", envvar="COPRIV_RUNS")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.", envvar="COPRIV_JSON")]
-Workers = Annotated[
-    int | None, typer.Option(min=1, help="Threads; all processors when not given.", envvar="COPRIV_WORKERS")
-]
+Runs = Annotated[int, option("How many independent runs.", env="RUNS", min=1, max=1_000_000)]
+PublicRuns = Annotated[int, option("Simulated runs on the public rows.", env="RUNS", min=10, max=1_000_000)]
+AsJson = Annotated[bool, option("Print JSON and nothing else.", "--json", env="JSON")]
+Workers = Annotated[int | None, option("Threads; all processors when not given.", env="WORKERS", min=1)]
 KeysFolder = Annotated[
-    Path | None,
-    typer.Option("--keys", metavar="DIR", help="This party's folder of keys.", envvar="COPRIV_KEYS", file_okay=False),
+    Path | None, option("This party's folder of keys.", "--keys", env="KEYS", metavar="DIR", file_okay=False)
 ]
-CaOfKeys = Annotated[
-    Path | None,
-    typer.Option("--keys", metavar="DIR", help="Your folder of keys, for its ca.pem.", envvar="COPRIV_KEYS"),
-]
-LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="An owner's ledger file.", envvar="COPRIV_LEDGER")]
+CaOfKeys = Annotated[Path | None, option("Your folder of keys, for its ca.pem.", "--keys", env="KEYS", metavar="DIR")]
+LedgerPath = Annotated[Path, argument("An owner's ledger file.", env="LEDGER", metavar="LEDGER")]
 WitnessFolder = Annotated[
     Path | None,
-    typer.Option(
-        "--witness", metavar="DIR", help="Where the ledger's witness is kept; the folder of the keys.",
-        envvar="COPRIV_WITNESS", file_okay=False,
+    option(
+        "Where the ledger's witness is kept; the folder of the keys.",
+        "--witness",
+        env="WITNESS",
+        metavar="DIR",
+        file_okay=False,
     ),
-]  # fmt: skip
+]
 Head = Annotated[str | None, head_option("A head that was written down elsewhere.")]
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="The model's file that copriv learner wrote.")]
+ModelFile = Annotated[Path, argument("The model's file that copriv learner wrote.", metavar="MODEL")]
 ModelOfRun = Annotated[
-    Path | None, typer.Option("--model", metavar="FILE", help="The run's model; RUN's name + .json, if there is one.")
+    Path | None, option("The run's model; RUN's name + .json, if there is one.", "--model", metavar="FILE")
 ]
 OwnerName = Annotated[
-    str | None,
-    typer.Option(
-        "--name", metavar="NAME", help="The owner; as the keys or their folder name it.", envvar="COPRIV_OWNER"
-    ),
+    str | None, option("The owner; as the keys or their folder name it.", "--name", env="OWNER", metavar="NAME")
 ]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The file of `copriv learner --store`.")]
-OwnTable = Annotated[Path, typer.Option("--data", metavar="TABLE", help="This owner's own rows, .csv or .parquet.")]
-OwnModel = Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the own model goes; it must not leave.")]
-LedgerOption = typer.Option(metavar="FILE", help="This data's ledger.", envvar="COPRIV_LEDGER")
+RunPath = Annotated[Path, argument("The file of `copriv learner --store`.", metavar="RUN")]
+OwnTable = Annotated[Path, option("This owner's own rows, .csv or .parquet.", "--data", metavar="TABLE")]
+OwnModel = Annotated[Path, option("Where the own model goes; it must not leave.", "--out", metavar="FILE")]
+LedgerOption = option("This data's ledger.", env="LEDGER", metavar="FILE")
 PolicyFile = Annotated[
     Path | None,
-    typer.Option(
-        "--policy", metavar="FILE", help="What this owner allows; policy.toml in the keys' folder, if there is one.",
-        envvar="COPRIV_POLICY",
+    option(
+        "What this owner allows; policy.toml in the keys' folder, if there is one.",
+        "--policy",
+        env="POLICY",
+        metavar="FILE",
     ),
-]  # fmt: skip
-Query = Annotated[str, typer.Option(metavar="SQL", help="The rows to read from a data base.", envvar="COPRIV_QUERY")]
+]
+Query = Annotated[str, option("The rows to read from a data base.", env="QUERY", metavar="SQL")]
 Memory = Annotated[
-    float | None,
-    typer.Option(
-        metavar="MB", min=0, help="Read larger tables in blocks, for each answer anew.", envvar="COPRIV_MEMORY"
-    ),
+    float | None, option("Read larger tables in blocks, for each answer anew.", env="MEMORY", metavar="MB", min=0)
 ]
 JsonLogs = Annotated[
-    bool,
-    typer.Option(
-        "--json-logs", help="Log one JSON object a line.", envvar="COPRIV_JSON_LOGS", callback=_json_logs, is_eager=True
-    ),
+    bool, option("Log one JSON object a line.", "--json-logs", env="JSON_LOGS", callback=_json_logs, is_eager=True)
 ]
-Stay = Annotated[
-    bool,
-    typer.Option("--stay", help="After a run, wait for the next agreement in the same file.", envvar="COPRIV_STAY"),
-]
+Stay = Annotated[bool, option("After a run, wait for the next agreement in the same file.", "--stay", env="STAY")]
 Metrics = Annotated[
     str | None,
-    typer.Option(
-        metavar="[HOST:]PORT", help="Serve metrics, health and readiness there; HOST: this machine alone.",
-        envvar="COPRIV_METRICS",
+    option(
+        "Serve metrics, health and readiness there; HOST: this machine alone.", env="METRICS", metavar="[HOST:]PORT"
     ),
-]  # fmt: skip
-Unfinished = Annotated[bool, typer.Option("--unfinished", help="Use the model although its run did not finish.")]
+]
+Unfinished = Annotated[bool, option("Use the model although its run did not finish.", "--unfinished")]
 
 
 def check_address(option: str, address: str, least_port: int) -> None:

@@ -4,10 +4,8 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from copriv.agreement import Agreement
-from copriv.cli.commands.options import AgreementFile, AsJson, PublicRuns, out_folder
+from copriv.cli.commands.options import AgreementFile, AsJson, PublicRuns, option, out_folder
 from copriv.cli.console import answer, progress
 from copriv.cli.output import keep
 from copriv.display.forecast import own_learners
@@ -17,7 +15,7 @@ from copriv.forecast.own_learners import forecast_own_learners
 def command(
     agreement: AgreementFile,
     runs: PublicRuns = 128,
-    seed: Annotated[int, typer.Option(min=0, help="Of simulated runs and worlds.", envvar="COPRIV_SEED")] = 0,
+    seed: Annotated[int, option("Of simulated runs and worlds.", env="SEED", min=0)] = 0,
     as_json: AsJson = False,
     directory: Annotated[Path | None, out_folder("Also write JSON, a picture and the agreement there.")] = None,
 ) -> None:

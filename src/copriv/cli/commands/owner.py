@@ -12,6 +12,7 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands import options
+from copriv.cli.commands.options import argument, option
 from copriv.cli.commands.service import Ui, UiPort, going_on, page_beside
 from copriv.cli.commands.ui import needed
 from copriv.cli.console import answer, log, log_about, progress, waiting
@@ -30,10 +31,7 @@ _AGAIN = 5.0
 
 
 def keys(
-    folder: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", help="The folder of the owner's keys.", envvar="COPRIV_KEYS", file_okay=False),
-    ],
+    folder: Annotated[Path, argument("The folder of the owner's keys.", env="KEYS", metavar="DIR", file_okay=False)],
     name: options.OwnerName = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -56,34 +54,23 @@ def keys(
 
 def serve(
     agreement: Annotated[Path, options.AgreementOption],
-    data: Annotated[
-        str,
-        typer.Option(
-            metavar="TABLE", help="A .csv or .parquet file, duckdb:FILE or postgresql://…", envvar="COPRIV_DATA"
-        ),
-    ],
+    data: Annotated[str, option("A .csv or .parquet file, duckdb:FILE or postgresql://…", env="DATA", metavar="TABLE")],
     ledger: Annotated[Path, options.LedgerOption],
-    new_ledger: Annotated[
-        bool, typer.Option("--new-ledger", help="Make the ledger if these keys never had one.")
-    ] = False,
+    new_ledger: Annotated[bool, option("Make the ledger if these keys never had one.", "--new-ledger")] = False,
     witness: options.WitnessFolder = None,
     keys: options.KeysFolder = None,
     name: options.OwnerName = None,
     learner: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where the learner listens.", envvar="COPRIV_LEARNER")
+        str, option("Where the learner listens.", env="LEARNER", metavar="HOST:PORT")
     ] = "127.0.0.1:7443",
     query: options.Query = "",
     policy: options.PolicyFile = None,
     ahead: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=0, help="Pay for N answers ahead and draw the next one's noise.", envvar="COPRIV_AHEAD"
-        ),
+        int, option("Pay for N answers ahead and draw the next one's noise.", env="AHEAD", metavar="N", min=0)
     ] = 0,
     memory: options.Memory = None,
     give_up: Annotated[
-        float,
-        typer.Option(metavar="SECONDS", min=1, help="How long to dial without an answer.", envvar="COPRIV_GIVE_UP"),
+        float, option("How long to dial without an answer.", env="GIVE_UP", metavar="SECONDS", min=1)
     ] = 600.0,
     stay: options.Stay = False,
     metrics: options.Metrics = None,
@@ -97,7 +84,7 @@ def serve(
     from copriv.losses import by_name
     from copriv.network.agent import OwnerAgent, Patience, RefusedByLearner
     from copriv.network.grpc_transport import GrpcDialer
-    from copriv.network.learner import STOPPED
+    from copriv.network.messages import STOPPED
     from copriv.network.policy import Policy
     from copriv.network.setup import load_dictionary
     from copriv.privacy.ledger.create import create_ledger
@@ -189,7 +176,7 @@ def personalize(
     model: options.ModelFile,
     data: options.OwnTable,
     to: options.OwnModel,
-    seed: Annotated[int, typer.Option(min=0, help="Of the folds that its rows are split into.")] = 0,
+    seed: Annotated[int, option("Of the folds that its rows are split into.", min=0)] = 0,
     unfinished: options.Unfinished = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -207,22 +194,19 @@ def personalize(
 
 def verdict(
     agreement: options.AgreementFile,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Who asks, as the agreement names it.")],
+    name: Annotated[str, option("Who asks, as the agreement names it.", "--name", metavar="NAME")],
     data: options.OwnTable,
     public: Annotated[
-        Path | None, typer.Option(metavar="TABLE", help="The public rows; those that data.public names otherwise.")
+        Path | None, option("The public rows; those that data.public names otherwise.", metavar="TABLE")
     ] = None,
     forecast: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The forecast's JSON; made here from the public rows otherwise."),
+        Path | None, option("The forecast's JSON; made here from the public rows otherwise.", metavar="FILE")
     ] = None,
     model: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="After a run: the model's file that copriv learner wrote.")
+        Path | None, option("After a run: the model's file that copriv learner wrote.", metavar="FILE")
     ] = None,
-    to: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Also keep the JSON there; it must not leave.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of folds and draws.", envvar="COPRIV_SEED")] = 0,
+    to: Annotated[Path | None, option("Also keep the JSON there; it must not leave.", "--out", metavar="FILE")] = None,
+    seed: Annotated[int, option("Of folds and draws.", env="SEED", min=0)] = 0,
     unfinished: options.Unfinished = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -272,7 +256,7 @@ def verdict(
 
 def learn(
     run: options.RunPath,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Who learns, as the agreement names it.")],
+    name: Annotated[str, option("Who learns, as the agreement names it.", "--name", metavar="NAME")],
     data: options.OwnTable,
     to: options.OwnModel,
     model: options.ModelOfRun = None,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from copriv.cli.commands.options import AsJson, ModelFile, Unfinished, check_target
+from copriv.cli.commands.options import AsJson, ModelFile, Unfinished, argument, check_target, option
 from copriv.cli.console import log
 from copriv.cli.output import csv_text, replace_file, replace_own_file
 from copriv.formatting.sanitize import cell
@@ -14,14 +14,14 @@ from copriv.formatting.sanitize import cell
 
 def command(
     model: ModelFile,
-    table: Annotated[Path, typer.Argument(metavar="TABLE", help="Rows to predict, .csv or .parquet.")],
+    table: Annotated[Path, argument("Rows to predict, .csv or .parquet.", metavar="TABLE")],
     to: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "A .csv file; standard output if not given. A class name that a spreadsheet would compute gets a ' before "
+            "it; --json has names as they are.",
             "--out",
             metavar="FILE",
-            help="A .csv file; standard output if not given. A class name that a spreadsheet would compute gets a ' before "
-            "it; --json has names as they are.",
         ),
     ] = None,
     unfinished: Unfinished = False,

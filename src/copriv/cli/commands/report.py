@@ -8,6 +8,7 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands import options
+from copriv.cli.commands.options import argument, option
 from copriv.cli.console import answer, log
 from copriv.cli.output import replace_own_file
 from copriv.errors import BudgetRefused, InvalidInput
@@ -16,34 +17,33 @@ from copriv.errors import BudgetRefused, InvalidInput
 def command(
     path: options.LedgerPath,
     runs: Annotated[
-        list[Path] | None, typer.Argument(metavar="[RUN]...", help="Files of `copriv learner --store`, from the learner.")
+        list[Path] | None, argument("Files of `copriv learner --store`, from the learner.", metavar="[RUN]...")
     ] = None,
     agreement: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="AGREEMENT", help="Your own copy of an agreement; more than once for more."),
+        list[Path] | None, option("Your own copy of an agreement; more than once for more.", metavar="AGREEMENT")
     ] = None,
     keys: Annotated[
         Path | None,
-        typer.Option(
-            "--keys", metavar="DIR", help="The owner's keys: their ca.pem, and the ledger's witness.",
-            envvar="COPRIV_KEYS", file_okay=False,
+        option(
+            "The owner's keys: their ca.pem, and the ledger's witness.",
+            "--keys",
+            env="KEYS",
+            metavar="DIR",
+            file_okay=False,
         ),
     ] = None,
     witness: options.WitnessFolder = None,
     head: options.Head = None,
-    docs: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where copriv's documentation is, for the links.")
-    ] = "",
+    docs: Annotated[str, option("Where copriv's documentation is, for the links.", metavar="ADDRESS")] = "",
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Where the page goes; the ledger's name + .report.html."),
+        Path | None, option("Where the page goes; the ledger's name + .report.html.", metavar="FILE")
     ] = None,
     forecast: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The forecast's JSON: does joining pay? With --agreement.")
+        Path | None, option("The forecast's JSON: does joining pay? With --agreement.", metavar="FILE")
     ] = None,
     unfinished: options.Unfinished = False,
     as_json: options.AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Write a report for a data-protection officer: what left, what is spent, who asked, what is not covered."""
     from copriv.forecast.result import read_forecast
     from copriv.report import RunFile, document, page

@@ -20,10 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import typer
-
 from copriv.agreement import Agreement
-from copriv.cli.commands.options import check_address
+from copriv.cli.commands.options import check_address, option
 from copriv.cli.commands.ui import needed
 from copriv.cli.console import log
 from copriv.errors import CoprivError, UsageError
@@ -44,8 +42,8 @@ _DAY = 86_400.0
 _STALE = 60.0
 """Seconds without a beat, beside the time of ten answers, after which a process is reported as hanging."""
 
-Ui = Annotated[bool, typer.Option("--ui", help="Show it in the browser of this machine.", envvar="COPRIV_UI")]
-UiPort = Annotated[int, typer.Option(min=0, max=65535, help="With --ui; 0: any that is free.", envvar="COPRIV_UI_PORT")]
+Ui = Annotated[bool, option("Show it in the browser of this machine.", "--ui", env="UI")]
+UiPort = Annotated[int, option("With --ui; 0: any that is free.", env="UI_PORT", min=0, max=65535)]
 
 COUNTS = ("answers", "refusals")
 FIGURES = {

@@ -4,10 +4,8 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from copriv.agreement import Agreement
-from copriv.cli.commands.options import AgreementFile, AsJson, Runs, Workers, out_folder
+from copriv.cli.commands.options import AgreementFile, AsJson, Runs, Workers, option, out_folder
 from copriv.cli.console import answer, log, progress
 from copriv.cli.output import keep, replace_own_file, simulation_files
 from copriv.display.simulation import details, title
@@ -23,16 +21,15 @@ def command(
     agreement: AgreementFile,
     runs: Runs = 100,
     seed: Annotated[
-        int | None,
-        typer.Option(min=0, help="Of schedules and noise, in place of the agreement's.", envvar="COPRIV_SEED"),
+        int | None, option("Of schedules and noise, in place of the agreement's.", env="SEED", min=0)
     ] = None,
     workers: Workers = None,
     own_records: Annotated[
         bool | None,
-        typer.Option(
+        option(
+            "Judge models on each owner's own records, held out in turn. Default: where the agreement's goal asks for it.",
             "--own-records/--no-own-records",
-            help="Judge models on each owner's own records, held out in turn. Default: where the agreement's goal asks for it.",
-            envvar="COPRIV_OWN_RECORDS",
+            env="OWN_RECORDS",
         ),
     ] = None,
     as_json: AsJson = False,

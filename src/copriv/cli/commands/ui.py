@@ -3,32 +3,30 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from copriv.agreement import Agreement
+from copriv.cli.commands.options import argument, option
 from copriv.cli.console import log
 from copriv.errors import UsageError
 
-Host = Annotated[str, typer.Option(help="Where the page answers: this machine alone.", envvar="COPRIV_UI_HOST")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.", envvar="COPRIV_UI_PORT")]
-Exposed = Annotated[
-    bool, typer.Option("--exposed", help="Let --host be an address that other machines reach, unencrypted.")
-]
+Host = Annotated[str, option("Where the page answers: this machine alone.", env="UI_HOST")]
+Port = Annotated[int, option("0: any that is free.", env="UI_PORT", min=0, max=65535)]
+Exposed = Annotated[bool, option("Let --host be an address that other machines reach, unencrypted.", "--exposed")]
 
 
 def command(
     agreement: Annotated[
-        Path | None,
-        typer.Argument(metavar="[AGREEMENT]", help="An agreement to begin with.", envvar="COPRIV_AGREEMENT"),
+        Path | None, argument("An agreement to begin with.", env="AGREEMENT", metavar="[AGREEMENT]")
     ] = None,
     host: Host = "127.0.0.1",
     port: Port = 0,
     exposed: Exposed = False,
     figures: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="For the gallery: where copriv reproduce left its figures.", file_okay=False),
+        option(
+            "For the gallery: where copriv reproduce left its figures.", metavar="DIR", exists=True, file_okay=False
+        ),
     ] = None,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")] = True,
+    browser: Annotated[bool, option("Open it in the browser.", "--browser/--no-browser")] = True,
 ) -> None:
     """Should we join? Write the agreement, read ledgers: pages on this machine, offline, for people who decide."""
     terms = None

@@ -6,7 +6,16 @@ from typing import Annotated
 import typer
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.options import AgreementOption, AsJson, CaOfKeys, Head, ModelOfRun, RunPath, authority_in
+from copriv.cli.commands.options import (
+    AgreementOption,
+    AsJson,
+    CaOfKeys,
+    Head,
+    ModelOfRun,
+    RunPath,
+    authority_in,
+    option,
+)
 from copriv.cli.console import answer
 from copriv.errors import InvalidInput
 
@@ -15,7 +24,7 @@ def command(
     run: RunPath,
     agreement: Annotated[Path | None, AgreementOption] = None,
     authority: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Your own ca.pem; that of --keys, if it is given.")
+        Path | None, option("Your own ca.pem; that of --keys, if it is given.", metavar="FILE")
     ] = None,
     keys: CaOfKeys = None,
     model: ModelOfRun = None,

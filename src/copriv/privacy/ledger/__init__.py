@@ -54,6 +54,12 @@ class PhaseBudget:
     epsilon: Fraction
     answers: int
     delta: Fraction = Fraction(0)
+    terms: str = ""
+    """Fingerprint of the agreement of the phase; "" where none is stated."""
+
+
+Begun = list[tuple[PhaseBudget, Sums]]
+"""The phases of a run that have begun, each with the run's sums when it did."""
 
 
 @runtime_checkable
@@ -95,6 +101,9 @@ class Ledger(Protocol):
         Changes of the given array, or of one that `released` returned, do not change the stored answer.
         """
 
+    def in_phase(self, number: int) -> Sums:
+        """What was charged in the phase of this number; nothing where it has not begun."""
+
     @property
     def answers(self) -> int:
         """Number of answers that were charged in this run."""
@@ -124,8 +133,7 @@ class MemoryLedger:
         self._owner, self._epsilon, self._delta, self._cap = owner, epsilon, delta, answers
         self._charged: dict[str, bytes] = {}
         self._spent = self._spent_delta = Fraction(0)
-        self._phase: PhaseBudget | None = None
-        self._before = NOTHING
+        self._phases: Begun = []
         self._answers: dict[str, Array] = {}
         self._one_at_a_time = threading.Lock()
         self._agreement, self._with_delta = "", False
@@ -163,17 +171,24 @@ class MemoryLedger:
             if identity in self._charged:
                 raise QueryRefused(f"{self._owner} refused: query {identity} is already charged")
             so_far = self._so_far
-            cost, before = self._to_pay((epsilon, delta), phase)
+            cost, new = self._to_pay((epsilon, delta), phase)
             refuse_overspending(self._owner, cost, (self._epsilon, self._delta), so_far[:2], self._cap - so_far[2])
             self._charged[identity] = theta.tobytes()
+            self._phases += new
             self._spent, self._spent_delta = self._spent + cost[0], self._spent_delta + cost[1]
-            self._phase, self._before = phase, before
 
-    def _to_pay(self, asked: Cost, phase: PhaseBudget | None) -> tuple[Cost, Sums]:
-        """What a charge costs, and the sums when its phase began. Raises BudgetRefused."""
+    def _to_pay(self, asked: Cost, phase: PhaseBudget | None) -> tuple[Cost, Begun]:
+        """What a charge costs, and its phase if that begins with it. Raises BudgetRefused."""
         so_far = self._so_far
-        before = so_far if begins(self._owner, phase, self._phase, so_far[2]) else self._before
-        return to_pay(self._owner, asked, since(before, so_far), phase), before
+        current, before = self._phases[-1] if self._phases else (None, NOTHING)
+        new: Begun = []
+        if begins(self._owner, phase, current, so_far[2]):
+            assert phase is not None, "a run of phases stays one"
+            new, before = [(phase, so_far)], so_far
+        return to_pay(self._owner, asked, since(before, so_far), phase), new
+
+    def in_phase(self, number: int) -> Sums:
+        return of_phase(self._phases, number, self._so_far)
 
     @property
     def _so_far(self) -> Sums:
@@ -200,6 +215,14 @@ class MemoryLedger:
 def since(before: Sums, so_far: Sums) -> Sums:
     """What was added to the sums `before`."""
     return so_far[0] - before[0], so_far[1] - before[1], so_far[2] - before[2]
+
+
+def of_phase(phases: Begun, number: int, so_far: Sums) -> Sums:
+    """What was charged in the phase of this number, of a run whose sums are `so_far`."""
+    for k, (phase, before) in enumerate(phases, start=1):
+        if phase.number == number:
+            return since(before, phases[k][1] if k < len(phases) else so_far)
+    return NOTHING
 
 
 def begins(owner: str, phase: PhaseBudget | None, current: PhaseBudget | None, answers: int) -> bool:

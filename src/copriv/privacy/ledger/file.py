@@ -43,7 +43,9 @@ from copriv.privacy.ledger import (
     LedgerDamaged,
     LedgerFailed,
     PhaseBudget,
+    Sums,
     begins,
+    of_phase,
     refuse_overspending,
     since,
     to_pay,
@@ -244,8 +246,8 @@ class RunLedger:
         run = self._totals
         if phase is None or phase == run.phase:
             return []
-        number, cap = str(phase.number), str(phase.answers)
-        return [Entry("phase", run.fingerprint, self._run, number, phase.epsilon, phase.delta, cap)]
+        number, content = str(phase.number), f"{phase.answers} {phase.terms}".rstrip()
+        return [Entry("phase", run.fingerprint, self._run, number, phase.epsilon, phase.delta, content)]
 
     def _is_paid_for(self, epsilon: Fraction, phase: PhaseBudget | None) -> bool:
         run = self._totals
@@ -298,6 +300,9 @@ class RunLedger:
     @property
     def _pending(self) -> list[Entry]:
         return [entry for entry in self.file.pending.values() if entry.run == self._run]
+
+    def in_phase(self, number: int) -> Sums:
+        return of_phase(self._totals.phases, number, (self.spent, self.spent_delta, self.answers))
 
     @property
     def answers(self) -> int:

@@ -6,7 +6,7 @@
 | `before`   | what another ledger, which this one replaces, had spent         | spent there      | that ledger's identity |
 | `lifetime` | the owner's budget for this data, over all runs (may be raised) | the budget       |                        |
 | `run`      | a run began under an agreement                                  | the run's budget | its cap                |
-| `phase`    | a phase of a run began; its number is the identity              | the phase's      | its cap                |
+| `phase`    | a phase of a run began; its number is the identity              | the phase's      | its cap, its terms     |
 | `charge`   | one answer was paid for, before any record was read             | the charge       | SHA-256 of θ           |
 | `answer`   | the answer to a charged query                                   |                  | float64 numbers, hex   |
 | `ahead`    | so many more answers of a run are paid for, before it is asked  | of all of them   | how many               |
@@ -34,7 +34,7 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Float
 
-from copriv.privacy.ledger import NOTHING, LedgerDamaged, PhaseBudget, Sums, since
+from copriv.privacy.ledger import NOTHING, Begun, LedgerDamaged, PhaseBudget, Sums, since
 from copriv.types import Array
 
 START = hashlib.sha256(b"copriv ledger 2").hexdigest()
@@ -163,10 +163,18 @@ class RunTotals:
     """Number of answers that are paid for and were not asked for yet."""
     each: Fraction = ZERO
     """ε of one of them."""
-    phase: PhaseBudget | None = None
-    """The one that is charged for; None where the run is one phase."""
-    before: Sums = NOTHING
-    """Sums of the run when this phase began."""
+    phases: Begun = field(default_factory=list)
+    """Those that have begun; none where the run is one phase."""
+
+    @property
+    def phase(self) -> PhaseBudget | None:
+        """The one that is charged for; None where the run is one phase."""
+        return self.phases[-1][0] if self.phases else None
+
+    @property
+    def before(self) -> Sums:
+        """Sums of the run when this phase began."""
+        return self.phases[-1][1] if self.phases else NOTHING
 
     @property
     def committed(self) -> Fraction:
@@ -269,7 +277,9 @@ class Totals:
                 if number <= last or (run.phase is None and run.charged + run.ahead > 0):
                     return False
                 self._lose_ahead(run)
-                run.phase, run.before = PhaseBudget(number, ε, int(line.content), δ), run.sums
+                cap, *terms = line.content.split(" ")
+                run.phases.append((PhaseBudget(number, ε, int(cap), δ, *terms[:1]), run.sums))
+                return len(terms) <= 1
             case "lost" if run is not None and run.ahead > 0:
                 self._lose_ahead(run)
             case "answer" if run is not None and run.answered < run.charged:

@@ -57,13 +57,25 @@ function byHowMuch(view, gain, even) {
   if (gain.length) said.push(t(`join.better.${own}`, { better: range(gain.map((row) => row.joining.gain)) }));
   if (!gain.length && !even.length) said.push(t(`join.better.not.${own}`, { worthwhile: percent(view.worthwhile) }));
   const both = even.map((row) => row.joining).filter((joining) => joining.if_alike && joining.if_unlike);
-  const [alike, unlike] = ["if_alike", "if_unlike"].map((key) => (both.length ? range(both.map((joining) => Math.max(joining[key].gain, 0))) : ""));
-  if (alike !== unlike) said.push(t("join.close.both", { alike, unlike }));
+  if (even.length && view.too_few) said.push(t(`join.close.few.${view.too_few}`));
+  else if (both.length) said.push(...outcomes(both, view.worthwhile));
   return said;
 }
 
-function range(values) {
-  const [low, high] = [Math.min(...values), Math.max(...values)].map(percent);
+/** Gains if organisations are alike and if they differ; with their probabilities, where these gains do not show which way it goes. */
+function outcomes(both, worthwhile) {
+  const keys = ["if_alike", "if_unlike"];
+  const gains = keys.map((key) => both.map((joining) => joining[key].gain));
+  const chances = keys.map((key) => range(both.map((joining) => joining[key].probability), chance));
+  const [alike, unlike] = gains.map((values) => range(values.map((gain) => Math.max(gain, 0))));
+  if (alike === unlike && chances[0] === chances[1]) return [];
+  const apart = (upper, lower) => Math.min(...upper) >= worthwhile && Math.max(...lower) < worthwhile;
+  if (apart(gains[0], gains[1]) || apart(gains[1], gains[0])) return [t("join.close.both", { alike, unlike })];
+  return [t("join.close.chances", { alike, unlike, chance: chances[0], chance_unlike: chances[1] })];
+}
+
+function range(values, shown = percent) {
+  const [low, high] = [Math.min(...values), Math.max(...values)].map(shown);
   return low === high ? low : t("owner.bar.band", { low, high });
 }
 

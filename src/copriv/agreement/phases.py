@@ -1,0 +1,96 @@
+"""The phases of an agreement with a pilot: one private answer of each owner, then the run that is planned by them.
+
+Before the pilot all parties sign which shares of ε and δ, mechanisms and numbers of answers both phases have, the pilot's own
+terms (`pilot_terms`), and the `ranges` of the terms that its answers choose. `within` is what an owner checks of the chosen
+ones; its guarantee does not rest on them, as each phase keeps its budget for any of them (docs/proofs/phases.md).
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from math import nextafter
+from typing import Any
+
+import numpy as np
+
+from copriv.errors import AgreementError
+from copriv.formatting.sanitize import printable
+from copriv.mechanisms import Pilot
+from copriv.rules import WITHOUT_WAITING
+from copriv.terms import AgreedTerms
+from copriv.terms.learning import RANGED
+
+
+def check_pilot(agreed: AgreedTerms) -> None:
+    """Raise AgreementError for terms that no pilot goes with."""
+    if agreed.agreement.mechanism == Pilot.name:
+        raise AgreementError(
+            "agreement.pilot: the run after it cannot be a pilot too; leave agreement.mechanism out to have it planned"
+        )
+    if agreed.summed:
+        raise AgreementError(
+            'agreement.pilot: the learner sees each answer of a pilot, where aggregation = "sum" says that it sees none; '
+            "leave one out"
+        )
+    if agreed.model.gradient_bound_assumed:
+        raise AgreementError(
+            "agreement.pilot: clips every gradient, and model.gradient_bound_assumed says that nothing does; leave one out"
+        )
+
+
+def documents_of(agreed: AgreedTerms, share: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The documents of the pilot, with the share of every ε, and of the run after it.
+
+    The pilot is asked at the public model, in the public metric: start, preconditioner and Ξ of the agreement are the run's.
+    """
+    document = agreed.model_dump(mode="python", exclude_none=True, by_alias=True)
+    whole, own = document["agreement"], document["agreement"].get("pilot_terms", {})
+    only_before = ("pilot", "pilot_terms", "ranges")
+    run = {**document, "agreement": {key: value for key, value in whole.items() if key not in only_before}}
+    run["owner"] = [{**owner, "epsilon": _rest(owner["epsilon"], share)} for owner in document["owner"]]
+    in_common: tuple[str, ...] = ("name", "seed", "goal", "worthwhile", "learner_key")
+    if agreed.agreement.agreed_talk is not None:  # owners get their turns in one way during a run
+        in_common += ("schedule", "interval", "service")
+    terms = {key: whole[key] for key in in_common if key in whole}
+    terms |= {"rule": WITHOUT_WAITING.name, "horizon": agreed.n_owners, "answers": 1, "mechanism": Pilot.name}
+    terms |= {key: own[key] for key in ("start", "preconditioner", "loss_bound") if key in own}
+    model = {**document["model"], "gradient_bound": own.get("gradient_bound", "auto")}
+    pilot = {**document, "agreement": terms, "model": model}
+    if "feature_bound" in own:
+        pilot["data"] = {**document["data"], "feature_bound": own["feature_bound"]}
+    pilot["owner"] = [
+        {**owner, "group": None, "epsilon": share * owner["epsilon"], "delta": 0.0} for owner in document["owner"]
+    ]
+    return pilot, run
+
+
+def _rest(epsilon: float, share: float) -> float:
+    """The largest float that is at most ε less the pilot's part of it."""
+    left = epsilon - share * epsilon
+    while Fraction(left) + Fraction(share * epsilon) > Fraction(epsilon):
+        left = nextafter(left, 0.0)
+    return left
+
+
+def within(agreed: AgreedTerms, chosen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The chosen terms, by table, as changes of the run's agreement.
+
+    Raises AgreementError for a term that was not left open, or with a number out of its agreed range.
+    """
+    ranges, changes = agreed.agreement.ranges or {}, dict[str, dict[str, Any]]()
+    for key, value in chosen.items():
+        name = printable(key, 40)
+        if key not in ranges:
+            open_to = ", ".join(ranges) or "nothing"
+            raise AgreementError(f"agreement.ranges: {name} is not open; what the pilot may choose is {open_to}")
+        low, high = ranges[key]
+        try:
+            numbers = np.asarray(value, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            raise AgreementError(f"agreement.ranges: {name} was chosen as what is no number") from None
+        if not ((numbers >= low) & (numbers <= high)).all():
+            raise AgreementError(
+                f"agreement.ranges: {name} was chosen as {numbers if numbers.ndim == 0 else 'numbers'} out of its range, "
+                f"{low:g} to {high:g}; only what was signed before the pilot may be chosen after it"
+            )
+        changes.setdefault(RANGED[key], {})[key] = value
+    return changes

@@ -1,0 +1,158 @@
+"""A run of two phases over a network: a pilot, what is chosen by its answers, and the run after it, each on its own budget."""
+
+import asyncio
+import sqlite3
+import time
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from copriv.errors import CoprivError
+from copriv.network.run import Run
+from copriv.network.run_state import Conductor, Decision
+from copriv.network.store import RunStore, StoreFailed
+from copriv.network.turns import Conduct
+from copriv.network.verify import verify_run
+from copriv.privacy.ledger.read import read_lines, verify
+from network_parties import NAMES, Consortium, finished
+from phased_parties import CHOSEN, QUICK, conducted, goes_on, keep, piloted
+
+pytest.importorskip("dp_accounting")
+
+
+@pytest.mark.parametrize("kind", ["memory", "grpc"])
+def test_both_phases_are_answered_from_one_ledger_and_the_chain_is_one(tmp_path: Path, kind: str) -> None:
+    agreed = piloted()
+    conductor = conducted(tmp_path, agreed, goes_on(), kind)
+    assert finished(conductor), conductor.outcome
+    assert (conductor.run.phase, conductor.agreement) == (2, agreed.chosen_run(CHOSEN))
+    for name in NAMES:
+        ledger = tmp_path / f"{name}.ledger"
+        assert verify(ledger).spent == 1
+        said = [
+            (line.identity, line.epsilon, line.content.split()[0])
+            for line in read_lines(ledger)
+            if line.kind == "phase"
+        ]
+        assert said == [("1", Fraction(1, 4), "1"), ("2", Fraction(3, 4), "3")]
+    if kind == "grpc":
+        verdict = verify_run(tmp_path / "run.db", agreed)
+        assert verdict.ok, verdict.problems
+        assert verdict.answers == dict.fromkeys(NAMES, 4)
+        assert verdict.missing == {}
+        np.testing.assert_array_equal(verdict.model, conductor.model)
+    record = conductor.run.record()
+    assert [(o["answers"], o["most_answers"], o["spent"]) for o in record["owners"]] == [(4, 4, 1.0)] * 3
+    assert [(one["mechanism"], one["epsilon"]["bank-1"]) for one in record["phases"]] == [
+        ("pilot", 0.25),
+        ("laplace", 0.75),
+    ]
+
+
+def test_the_rest_of_the_budget_is_kept_where_the_pilot_says_so(tmp_path: Path) -> None:
+    conductor = conducted(tmp_path, piloted(), keep, "grpc")
+    assert finished(conductor)
+    assert conductor.outcome.reason == "joining pays for nobody"
+    assert {verify(tmp_path / f"{name}.ledger").spent for name in NAMES} == {Fraction(1, 4)}
+    verdict = verify_run(tmp_path / "run.db")
+    assert verdict.ok, verdict.problems
+    assert (verdict.run_state.kept, verdict.not_closed) == ("joining pays for nobody", ())
+
+
+def test_a_pure_pilot_and_then_delta(tmp_path: Path) -> None:
+    δ = 1e-6
+    conductor = conducted(tmp_path, piloted("gaussian", delta=δ), goes_on())
+    assert finished(conductor), conductor.outcome
+    for name in NAMES:
+        costs = [(one.epsilon, one.delta) for one in read_lines(tmp_path / f"{name}.ledger") if one.kind == "charge"]
+        assert costs == [(Fraction(1, 4), 0), (Fraction(3, 4), Fraction(δ)), (0, 0), (0, 0)]
+
+
+def dies_at(patch: pytest.MonkeyPatch, kind: str, number: int) -> None:
+    """Let the learner die as this line of a kind is to be written; what was not flushed before it is lost."""
+    event, seen = RunStore.event, [0]
+
+    def dying(store: RunStore, named: str, *numbers: Any, **said: Any) -> None:
+        if named == kind:
+            seen[0] += 1
+            if seen[0] == number:
+                raise store._failed(sqlite3.OperationalError("killed"))  # after which nothing more is written
+        event(store, named, *numbers, **said)
+
+    patch.setattr(RunStore, "event", dying)
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [("query", 2), ("answer", 3), ("finished", 1), ("begun", 2), ("query", 5), ("answer", 7), ("finished", 2)],
+)
+def test_a_learner_that_is_killed_in_either_phase_or_between_goes_on_and_nothing_is_spent_twice(
+    tmp_path: Path, kind: str, number: int
+) -> None:
+    consortium = Consortium(tmp_path, piloted())
+    decided: list[int] = []
+
+    def decide(run: Run) -> Decision:
+        decided.append(1)
+        return goes_on()(run)
+
+    async def twice() -> Conductor:
+        owners = [asyncio.ensure_future(consortium.own(i)) for i in range(3)]
+        with pytest.MonkeyPatch.context() as patch:
+            dies_at(patch, kind, number)
+            first = asyncio.ensure_future(consortium.learn(QUICK, decide=decide))
+            with pytest.raises(StoreFailed, match="killed"):
+                await first
+        conductor = await consortium.learn(QUICK, resume=True, decide=decide)
+        await asyncio.wait(owners, timeout=5)
+        return conductor
+
+    conductor = asyncio.run(asyncio.wait_for(twice(), 60))
+    assert finished(conductor), conductor.outcome
+    assert conductor.run.phase == 2
+    for name in NAMES:
+        totals = verify(tmp_path / f"{name}.ledger")
+        assert (totals.spent, [run.charged for run in totals.runs.values()]) == (1, [4])
+    assert 1 <= len(decided) <= 2
+
+
+def charges(ledger: Path) -> int:
+    with suppress(CoprivError, FileNotFoundError):
+        return sum(line.kind == "charge" for line in read_lines(ledger))
+    return 0
+
+
+@pytest.mark.parametrize("after", [0, 1, 2], ids=["in the pilot", "between", "in the run"])
+def test_an_owner_that_is_killed_comes_back_and_spends_nothing_twice(tmp_path: Path, after: int) -> None:
+    consortium, waits = Consortium(tmp_path, piloted()), asyncio.Event()
+
+    async def whole() -> Conductor:
+        others = [asyncio.ensure_future(consortium.own(i)) for i in (1, 2)]
+        mine = asyncio.ensure_future(consortium.own(0))
+        loop = asyncio.get_running_loop()
+
+        def decide(run: Run) -> Decision:
+            if after == 1:
+                loop.call_soon_threadsafe(waits.set)
+                time.sleep(0.3)
+            return goes_on()(run)
+
+        learning = asyncio.ensure_future(consortium.learn(Conduct(deadline=2.0, patience=20.0), decide=decide))
+        while after != 1 and charges(tmp_path / "bank-1.ledger") < after + 1:
+            await asyncio.sleep(0)
+        if after == 1:
+            await waits.wait()
+        mine.cancel()
+        await asyncio.gather(mine, return_exceptions=True)
+        again = asyncio.ensure_future(consortium.own(0))
+        conductor = await learning
+        await asyncio.wait([*others, again], timeout=5)
+        return conductor
+
+    conductor = asyncio.run(asyncio.wait_for(whole(), 60))
+    assert finished(conductor), conductor.outcome
+    assert {verify(tmp_path / f"{name}.ledger").spent for name in NAMES} == {1}
