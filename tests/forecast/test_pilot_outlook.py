@@ -70,12 +70,12 @@ def test_a_pilot_tells_more_of_larger_owners_and_costs_what_it_takes(public):
 def test_where_nothing_is_open_no_pilot_is_recommended(public):
     alike = copriv.forecast(terms(2000, heterogeneity=0.0), public, runs=32)
     assert alike.pilot is None
-    assert alike.to_dict()["pilot"] is None
+    assert alike.to_dict()["pilot_outlook"] is None
 
 
 def test_json_and_notes_have_the_same_words(public):
     outlook = copriv.forecast(terms(2000), public, runs=32)
-    document = outlook.to_dict()["pilot"]
+    document = outlook.to_dict()["pilot_outlook"]
     assert document["in_words"] == outlook.pilot_in_words
     assert document["in_words"] in notes(outlook)
     assert {"share", "recommended", "open", "shares"} <= document.keys()

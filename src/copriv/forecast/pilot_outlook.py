@@ -113,7 +113,7 @@ def pilot_outlook(
     counts = np.array([table.number for table in problem.terms.owner_tables])
     still = counts * np.array(is_open)
     try:
-        asked = pilot_terms(sample, problem.terms.replace(agreement={"pilot": SHARES[0]}).phases[0])
+        asked = pilot_terms(sample, problem.terms.replace(agreement=dict[str, Any](pilot=SHARES[0])).phases[0])
     except AgreementError:
         return None
     found, without = [], replace(members, epsilon=whole).together()

@@ -363,7 +363,7 @@ class Forecast(Shown, Framed, Drawn):
             "robustness": self.robustness and self.robustness.to_dict(),
             "graph": self.graph and self.graph.to_dict(),
             "with_sum": self.with_sum and {**self.with_sum.to_dict(), "in_words": self.with_sum_in_words},
-            "pilot": self.pilot and {**self.pilot.to_dict(), "in_words": self.pilot_in_words},
+            "pilot_outlook": self.pilot and {**self.pilot.to_dict(), "in_words": self.pilot_in_words},
             "runner_up": self.runner_up and self.runner_up.to_dict(),
             "trades": {name: [run.to_dict() for run in sides] for name, sides in self.trades.items()},
             "flatness": self.plan.flatness,
