@@ -10,7 +10,10 @@ from copriv.agreement import Agreement
 from copriv.display.forecast import details, notes
 from copriv.errors import AgreementError
 from copriv.forecast import after_pilot
-from copriv.forecast.after_pilot import before_pilot, pilot_terms, told_by
+from copriv.forecast.after_pilot import before_pilot
+from copriv.forecast.pilot_answers import noise_foreseen, pilot_terms, told_by
+from copriv.populations.owner_posterior import common_shift
+from copriv.populations.public_sample import Lengths
 from copriv.problem import Problem
 from copriv.simulation.runs import one_answers
 
@@ -175,3 +178,66 @@ def test_it_says_what_it_was_made_from_and_what_it_takes_for_granted(after):
     assert "Private records were read by a simulated pilot: not private, not for release" in told
     assert "No private record was read" not in told
     assert "taken to vary as those of the public rows do" in " ".join(notes(after))
+
+
+def test_the_level_is_asked_with_less_noise_and_the_rest_with_little_more(data, public):
+    """Against the metric without it: the variance of the mean of residuals, and that of the other numbers."""
+    problem = Problem.of(terms(0.5, **QUICK), data, public)
+    before = before_pilot(problem)
+    asked = pilot_terms(before, problem.terms.phases[0])
+    e = common_shift(before.records.features, before.hessian)
+    P = np.array(asked.agreement.preconditioner)
+    inverse = np.linalg.inv(before.hessian)
+    assert np.allclose(P - inverse, 2.0 * np.outer(e, e), atol=1e-6 * np.abs(P).max())  # p = 4
+    assert e @ np.linalg.inv(P) @ e == pytest.approx(1.0 / 3.0, rel=1e-3)  # the level's share of noise
+    assert before.problem.terms.n_owners * noise_foreseen(before, asked)[0] > 0
+
+
+def test_counts_of_lengths_show_outliers_where_noise_is_small():
+    """The likelihood ratio against its formula, and by simulation: of many owners without outliers it rarely says so."""
+    rng, share, sd = np.random.default_rng(4), 1e-4, 3e-5
+    kinds = np.array([1.5, 3.0, 6.0])
+    bins = np.zeros(6)
+    ends = []
+    for there in (0.0, share):
+        made = []
+        for _ in range(400):
+            counts = bins + sd * rng.normal(size=6)
+            counts[4] += there
+            made.append(Lengths(1.0, counts, sd**2).ratio(share, kinds, 1.0))
+        ends.append(np.array(made))
+    without, with_them = ends
+    assert (without[:, 0] == 1.0).all()  # public rows may be as long
+    assert np.mean(without[:, 1] > 20.0) < 0.05 < 0.8 < np.mean(with_them[:, 1] > 20.0)
+    counts = np.array([0, 0, 0, 0, share, 0])
+    expected = np.exp(0.5 * share**2 / sd**2)
+    assert Lengths(1.0, counts, sd**2).ratio(share, kinds, 1.0)[1] == pytest.approx(expected)
+
+
+def test_columns_that_hardly_vary_leave_a_posterior(data, public):
+    """Nearly equal columns make the prior nearly singular, which Cholesky's factorization does not take."""
+
+    def wider(rows):
+        x, y = rows
+        return np.column_stack([x, x[:, 0] + 1e-9 * x[:, 1], 0.0 * x[:, 0]]), y
+
+    problem = Problem.of(terms(0.5, **QUICK), [wider(rows) for rows in data], wider(public))
+    before = before_pilot(problem)
+    asked = pilot_terms(before, problem.terms.phases[0])
+    answers = one_answers(problem.under(asked), [np.random.SeedSequence(1)], asked.noise_scales())
+    told = told_by(before, asked, np.concatenate(answers))
+    assert np.isfinite(told.centre).all()
+    assert np.isfinite(told.root).all()
+
+
+def test_the_posterior_of_the_common_model_is_that_of_two_inverses(data, public):
+    """Against the textbook's form, where the prior is well conditioned."""
+    problem = Problem.of(terms(0.5, **QUICK), data, public)
+    before = before_pilot(problem)
+    asked = pilot_terms(before, problem.terms.phases[0])
+    answers = np.concatenate(one_answers(problem.under(asked), [np.random.SeedSequence(1)], asked.noise_scales()))
+    told = told_by(before, asked, answers)
+    prior = told.basis.T @ before.hessian @ before.spread @ before.hessian @ told.basis / 300
+    precision = np.linalg.inv(told.root @ told.root.T) - np.linalg.inv(prior)
+    assert np.allclose(precision, np.diag(np.diag(precision)), atol=1e-3 * np.abs(precision).max())
+    assert (np.diag(precision) > 0).all()

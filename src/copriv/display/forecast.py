@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Sequence
 
 from copriv.display.simulation import disagreement
-from copriv.display.verdict import advice, assumption, names, of_forecast, with_sum
+from copriv.display.verdict import advice, assumption, names, of_forecast, pilot, with_sum
 from copriv.forecast import Assessment, Band, Choice, Forecast, OwnerForecast, Plan
 from copriv.forecast.assessment import AS_AGREED, CostOfGraph, Robustness
 from copriv.forecast.coalition_value import LEAST_EPSILON
@@ -131,6 +131,7 @@ def notes(outlook: Forecast) -> list[str]:
         said.append(
             "This is of the run after the pilot, with what it leaves of each epsilon; its answers may change it."
         )
+    said += filter(None, [pilot(outlook)])
     return [*said, *(f"Note: {warning}." for warning in outlook.warnings)]
 
 

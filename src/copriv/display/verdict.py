@@ -163,6 +163,36 @@ def caution(outlook: Forecast) -> str | None:
     return " ".join(said) or None
 
 
+def pilot(outlook: Forecast) -> str | None:
+    """Say what the agreed or recommended pilot would tell and cost; None where no verdict is open and none is agreed."""
+    found = outlook.pilot
+    if found is None or not (found.share or found.open):
+        return None
+    if not found.open:
+        return "No verdict is open: a pilot would settle none, and is not recommended."
+
+    def of(share: float) -> str:
+        one = found.at(share)
+        assert one is not None
+        return (
+            f"settles about {one.expected:.2g} of {counted(found.open, 'open verdict')} and costs the model {times(one.cost)} "
+            f"the error above the best, before what its answers improve"
+        )
+
+    said = []
+    if found.share:
+        said.append(f"The pilot, {percent(found.share)} of every epsilon, {of(found.share)}.")
+    if not found.recommended:
+        most = max(found.shares, key=lambda one: one.expected)
+        said.append(
+            f"Even {percent(most.share)} of every epsilon would settle about {most.expected:.2g} of "
+            f"{counted(found.open, 'open verdict')}: no pilot is recommended for them."
+        )
+    elif found.recommended != found.share:
+        said.append(f"Recommended: pilot = {found.recommended:g}, which {of(found.recommended)}.")
+    return " ".join(said)
+
+
 def with_sum(outlook: Forecast) -> str | None:
     """Say what the cost and the least budget would be if only the sum of answers were seen; None where that is not known."""
     found = outlook.with_sum

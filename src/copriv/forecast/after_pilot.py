@@ -1,16 +1,7 @@
 """`pilot`: the forecast after a pilot, a first private answer of every owner that costs a small part of its budget.
 
-Let z_i be owner i's answer: the mean at the public model θ₀ of W∇ℓ, clipped to Ξ in L1, with Laplace noise of known scale b_i,
-and W the root of the public metric P. In the coordinates of `PilotAnswers`, and where records are clipped as public rows are,
-
-    VᵀW⁻¹(z_i − z⁰)/a  =  −d_i + noise,      of variance  2b_i²s/a² + φ/n_i,
-
-with z⁰ the clipped mean of the public rows, a the share of the curvature that clipping leaves, s the diagonal of VᵀP⁻¹V and
-φ = 2κ/p the variance of one record's gradient. Owners' records are taken to have the public curvature.
-
-The weighted mean tells d, that of the common model: its prior is the sampling error of the public model, C/n₀, and noise
-averages out in its likelihood. What is left of each owner is evidence of its heterogeneity
-(`copriv.populations.owner_posterior`). Worlds are drawn from both, and the run is planned and forecast in them as any other.
+What the answers tell is in `copriv.forecast.pilot_answers`. Worlds are drawn from it, and the run is planned and forecast in
+them as any other.
 
 Only the pilot's noisy answers are read here: exact numbers of private records are inside the simulated owners alone. But their
 noise is simulated, from a seed, so that a forecast made of them is not private, and says so.
@@ -22,19 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.forecast.assessment import RUNS
 from copriv.forecast.forecaster import forecast_of
+from copriv.forecast.pilot_answers import pilot_terms, told_by
 from copriv.forecast.result import Forecast
-from copriv.mechanisms.pilot import PilotNumbers, root_of
 from copriv.model.fitness import one_thread
 from copriv.plan import leaves_open, plan
-from copriv.populations.public_sample import PilotAnswers, PublicSample
-from copriv.privacy.clipping import clip_rows, row_norms
+from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.simulation.runs import one_answers
 from copriv.types import Array
@@ -91,9 +80,10 @@ def before_pilot(problem: Problem, seed: int = 0, strata: Any = None) -> PublicS
     elif terms.data.strata is not None:
         public = Problem.load_public(terms)
     sample = PublicSample(public.under(run))
-    if leaves_open(run):
-        run = settled(run, plan(public.under(run), seed=seed, sample=sample, one_answer=True).agreement)
-    return PublicSample(public.under(run))
+    if not leaves_open(run):
+        return sample
+    choice = plan(public.under(run), seed=seed, sample=sample, one_answer=True).choice
+    return PublicSample(public.under(settled(run, choice.agreement)), planned=choice.relative_fitness)
 
 
 def settled(run: Agreement, planned: Agreement) -> Agreement:
@@ -124,59 +114,3 @@ def told(before: PublicSample, asked: Agreement, answers: Float[Array, "owners a
         start = tuple(sample.problem.feasible_set.project(sample.centre).tolist())
         sample = replace(sample, problem=sample.problem.under(run.replace(agreement={"start": start})))
     return sample
-
-
-def pilot_terms(sample: PublicSample, agreement: Agreement) -> Agreement:
-    """The pilot with a number for every term: at the public model, in the public metric, from public rows only.
-
-    One whose terms were signed (`pilot_terms` of the agreement) stays as it is.
-    """
-    if isinstance(agreement.model.gradient_bound, float):
-        return agreement
-    problem, r = sample.problem, sample.records
-    start = problem.feasible_set.project(sample.optimum.theta)
-    a, U = np.linalg.eigh(sample.hessian)
-    inverse = (U / np.maximum(a, 1e-6 * a[-1])) @ U.T
-    metric = 0.5 * (inverse + inverse.T)
-    lengths = row_norms(problem.loss.gradients(start, r.features, r.target) @ root_of(metric))
-    sizes = np.abs(problem.unbounded[0].features).sum(axis=1)
-    # A pilot clips half of the public gradients: `alone` is then within three times for more owners than if it clips 10 %.
-    Ξ, B = (max(float(np.quantile(each, 0.5)), 1e-12) for each in (lengths, sizes))
-    given = agreement.data.feature_bound
-    return agreement.replace(
-        agreement={"start": start.tolist(), "preconditioner": metric.tolist()},
-        model={"gradient_bound": Ξ},
-        data={"feature_bound": given if isinstance(given, float) else B},
-    )
-
-
-def told_by(sample: PublicSample, agreed: Agreement, answers: Float[Array, "owners answer"]) -> PilotAnswers:
-    """What the owners' answers to a pilot (`pilot_terms`) tell."""
-    problem, r, p = sample.problem, sample.records, sample.problem.n_parameters
-    numbers = PilotNumbers.agreed(agreed, p)
-    start, Ξ, w, share = np.array(agreed.agreement.start), numbers.bound, agreed.weights, r.weight / r.total
-    s, V = scipy.linalg.eigh(np.linalg.inv(numbers.root @ numbers.root), sample.hessian)
-    to = np.linalg.solve(numbers.root, V)  # W⁻¹V
-
-    def clipped(theta: Float[Array, " p"]) -> tuple[Array, Array]:
-        rows = problem.loss.gradients(theta, r.features, r.target) @ numbers.root
-        return rows @ to, clip_rows(rows, Ξ) @ to
-
-    whole, cut = clipped(start)
-    h = 0.1 * np.sqrt(2.0 * sample.optimum.value / p)
-    a = np.array([share @ (clipped(start + h * e)[1] - clipped(start - h * e)[1])[:, j] for j, e in enumerate(V.T)])
-    a = np.clip(a / (2.0 * h), 0.1, 1.0)
-    pull = (numbers.parts(answers)[0] @ to - share @ cut) / a
-    scale = agreed.noise_scales()
-    own = 2.0 * np.square(scale)[:, None] * s / a**2
-    # What the public rows do not tell of the clipped part, and an error of the curvature, are the same for all owners.
-    rest = cut / a - whole
-    mean = w @ pull
-    public = share @ np.square(rest - share @ rest) / r.units + sample.wobble**2 * float(mean @ mean) / p
-    prior = V.T @ sample.hessian @ sample.spread @ sample.hessian @ V / problem.unbounded[0].units
-    told = 1.0 / (w**2 @ own + public)
-    covariance = np.linalg.inv(np.linalg.inv(prior + 1e-12 * np.trace(prior) * np.eye(p)) + np.diag(told))
-    root = np.asarray(np.linalg.cholesky(0.5 * (covariance + covariance.T)), dtype=np.float64)
-    φ = 2.0 * sample.information / p
-    noise = own * (1.0 - 2.0 * w)[:, None] + w**2 @ own + (φ / agreed.records)[:, None]
-    return PilotAnswers(start, V, -covariance @ (told * mean), root, pull - mean, np.asarray(np.maximum(noise, 1e-300)))

@@ -34,6 +34,7 @@ from copriv.forecast.assessment import (
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.generalisation import generalisation_of
 from copriv.forecast.owner_forecast import owners_of
+from copriv.forecast.pilot_outlook import pilot_outlook
 from copriv.forecast.rare_records import Unseen
 from copriv.forecast.result import AtHeterogeneity, Forecast, Kind
 from copriv.forecast.standalone_models import WithoutJoining
@@ -90,7 +91,8 @@ def forecast(
     problem = public_problem(agreement, public, loss, strata)
     kind: Kind = "before the pilot" if problem.terms.has_pilot else "before any private record"
     sample = PublicSample(problem.under(problem.terms.phases[-1]))
-    return forecast_of(sample, kind, runs, seed, public_start, preconditioner, progress)
+    share = problem.terms.pilot_share
+    return forecast_of(sample, kind, runs, seed, public_start, preconditioner, progress, share)
 
 
 def forecast_of(
@@ -101,8 +103,12 @@ def forecast_of(
     public_start: bool = True,
     preconditioner: bool = True,
     progress: Callable[[int, int], None] | None = None,
+    share: float = 0.0,
 ) -> Forecast:
-    """Forecast the agreement of a public sample, and of what a pilot's answers tell where it has them."""
+    """Forecast the agreement of a public sample, and of what a pilot's answers tell where it has them.
+
+    share: of every ε, of a pilot before it.
+    """
     report, problem = progress or (lambda done, total: None), sample.problem
     count("runs", runs)
     count("seed", seed, least=0)
@@ -182,6 +188,10 @@ def forecast_of(
     undetermined = too_few(sample.problem.unbounded[0], problem.n_parameters) is not None
     asked = Asked.of(problem.terms.goal, problem.terms.worthwhile, levels, undetermined)
     owners = owners_of(problem.terms, members, recommended, seen, subset, starts, asked)
+    pilot = None
+    if not after and not alike:
+        draws = [seen.heterogeneity_and_pays(recommended, i, asked, worlds) for i in range(len(records))]
+        pilot = pilot_outlook(sample, share, members, draws, [owner.verdict == "open" for owner in owners])
     with_sum = None
     if in_sums:
         least = min(in_sums, key=lambda one: one.relative_fitness.end["mean"])
@@ -230,6 +240,7 @@ def forecast_of(
         robustness=robustness,
         graph=graph,
         with_sum=with_sum,
+        pilot=pilot,
         problem=problem,
         worlds=worlds,
         kind=kind,

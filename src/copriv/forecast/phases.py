@@ -15,9 +15,10 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
-from copriv.forecast.after_pilot import before_pilot, pilot_terms, settled, told
+from copriv.forecast.after_pilot import before_pilot, settled, told
 from copriv.forecast.assessment import AS_AGREED, RUNS, assess
 from copriv.forecast.forecaster import forecast_of
+from copriv.forecast.pilot_answers import pilot_terms
 from copriv.forecast.result import Forecast
 from copriv.formatting.numbers import json_ready
 from copriv.model.fitness import one_thread

@@ -22,6 +22,7 @@ from copriv.forecast.assessment import Assessment, Comparison, CostOfGraph, Robu
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.generalisation import Generalisation
 from copriv.forecast.owner_forecast import OwnerForecast, split_of
+from copriv.forecast.pilot_outlook import PilotOutlook
 from copriv.forecast.rare_records import Unseen
 from copriv.formatting.cards import Columns, Drawn, Framed, Shown, above, columns_of
 from copriv.formatting.numbers import json_ready, mapping
@@ -116,6 +117,8 @@ class Forecast(Shown, Framed, Drawn):
     """Price of a graph; None where one learner asks all owners."""
     with_sum: WithSum | None
     """Cost if the learner saw only the sum of answers; None where it does, or there can be no such sum."""
+    pilot: PilotOutlook | None
+    """What a pilot would tell and cost; None after one, where owners are alike, and where the terms go with none."""
     squared: bool
     """Whether the fitness is a mean squared error, whose root is in the target's unit."""
     generalisation: Generalisation
@@ -265,6 +268,12 @@ class Forecast(Shown, Framed, Drawn):
         return said
 
     @property
+    def pilot_in_words(self) -> str | None:
+        """A sentence on what a pilot would tell and cost; None where no verdict is open and no pilot is agreed."""
+        said: str | None = above("copriv.display.verdict:pilot")(self)
+        return said
+
+    @property
     def verdict(self) -> str:
         """A few sentences for the people who decide."""
         return str(above("copriv.display.verdict:of_forecast")(self))
@@ -354,6 +363,7 @@ class Forecast(Shown, Framed, Drawn):
             "robustness": self.robustness and self.robustness.to_dict(),
             "graph": self.graph and self.graph.to_dict(),
             "with_sum": self.with_sum and {**self.with_sum.to_dict(), "in_words": self.with_sum_in_words},
+            "pilot_outlook": self.pilot and {**self.pilot.to_dict(), "in_words": self.pilot_in_words},
             "runner_up": self.runner_up and self.runner_up.to_dict(),
             "trades": {name: [run.to_dict() for run in sides] for name, sides in self.trades.items()},
             "flatness": self.plan.flatness,

@@ -140,6 +140,30 @@ class WithoutJoining:
         """ψ of the better of owner i's own model and the public one, in each world."""
         return np.minimum(self.alone(i), self.public[:, None])
 
+    def heterogeneity_and_pays(
+        self, together: Assessment, i: int, asked: Asked, worlds: Sequence[World]
+    ) -> tuple[Array, Array, Array]:
+        """Owner i's heterogeneity, that of all owners, and the share of runs in which joining pays, in each world and for each
+        kind that the owner may be of.
+
+        On the records that the question is about, by the model of the verdict.
+        """
+        u = self.apart
+        if self.known:
+            u = np.array([world.apart[i : i + 1] for world in self.known if world.apart is not None])
+        if asked.goal == "own":
+            costs = self.on_own(together, i)
+            said, without = costs.verdict(asked), np.minimum(costs.own, costs.public)
+            joined = {"common": costs.common, "personalized": costs.personalized}[said.by]
+        else:
+            without, joined = self.without_joining(i)[:, None, :], together.draws[:, :, None]
+        gain = (without - joined) / (1.0 + without)
+        if gain.ndim == 2:  # of a known owner: worlds and runs
+            gain = gain[:, :, None]
+        pays = np.mean(gain >= asked.worthwhile, axis=1)
+        mean = np.array([world.heterogeneity for world in worlds])[:, None]
+        return np.ravel(u), np.ravel(np.broadcast_to(mean, u.shape)), np.ravel(np.broadcast_to(pays, u.shape))
+
     def verdict_on_all(self, together: Assessment, i: int, asked: Asked) -> OwnerVerdict:
         """Whether joining pays on everybody's records."""
         without, common = np.broadcast_arrays(self.without_joining(i)[:, None, :], together.draws[:, :, None])

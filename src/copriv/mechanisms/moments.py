@@ -83,7 +83,9 @@ class BoundedMoments:
         assert is_linear(loss)
         row, column = np.triu_indices(self.n_parameters)
         own, limit, sums = self.n_parameters - self.intercept, self.bound / self.reach, []
-        shortened = np.empty((BLOCK, self.n_parameters))  # one for all blocks: new memory takes longer than the products
+        shortened = np.empty(
+            (BLOCK, self.n_parameters)
+        )  # one for all blocks: new memory takes longer than the products
         for rows in records.blocks():
             y, w, share = rows.target, rows.weight, self.shares(rows.features)
             predictions = np.zeros(len(y))

@@ -34,6 +34,8 @@ LENGTHS = (1.25, 1.75, 2.5, 3.5, 5.0, 7.0)
 """In real tables the longest record is 1 to 10 times as long as the longest of 1,000."""
 PROBABILITY = 0.2
 """Probability that owners hold such records, of one of LENGTHS. Set with LENGTHS, by the loans of `benchmarks.utility`."""
+SHOWN = 0.8
+"""Probability from which outliers count as shown, as of a verdict's "yes"."""
 COLUMNS = 8
 """Most columns in which an outlier is far out, evenly spaced among those of numbers."""
 PREMIUM = 0.1
@@ -78,6 +80,11 @@ class Outliers:
     y: Float[Array, " kinds"]
     likely: Float[Array, " kinds"]
     """Probability of each kind."""
+
+    @property
+    def shown(self) -> bool:
+        """Whether a pilot's counts of lengths make it likely that there are such records."""
+        return float(self.likely.sum()) > max(SHOWN, PROBABILITY)
 
     def cost(self, setting: Setting) -> float:
         """E ψ that outliers add."""
@@ -169,7 +176,13 @@ def outliers_of(sample: PublicSample) -> Outliers | None:
             np.sum(np.linalg.solve(sample.hessian, x.T).T * x, axis=1), 2
         )
         y = reached - missed
-    return Outliers(sample, loss, share, np.tile(x, (2, 1)), y, PROBABILITY * np.repeat(each, len(x)) / len(x))
+    likely = PROBABILITY * np.repeat(each, len(x)) / len(x)
+    if sample.pilot is not None:
+        features = slice(None, -1 if problem.terms.model.intercept else None)
+        longest_row, lengths = float(np.abs(rows.features).sum(axis=1).max()), np.abs(x[:, features]).sum(axis=1)
+        likely = likely * np.tile(sample.pilot.lengths.ratio(share, lengths, longest_row), 2)
+        likely /= likely.sum() + 1.0 - PROBABILITY
+    return Outliers(sample, loss, share, np.tile(x, (2, 1)), y, likely)
 
 
 def cost_of_outliers(sample: PublicSample, agreement: Agreement) -> float:

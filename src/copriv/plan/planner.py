@@ -237,25 +237,29 @@ def run_candidate(public: Problem, one: Candidate, runs: int, seed: int) -> Choi
 def insured(public: Problem, found: Plan, measured: Mapping[Any, Choice], runs: int, seed: int) -> Plan:
     """The plan with a wider Ξ, for outliers, and a shorter step, for their curvature, where the premium is at most PREMIUM.
 
-    That is a share of E ψ, or of what the best owner's own model costs where that is more: what is less decides nothing.
+    That is a share of E ψ, or of what the best owner's own model costs where that is more: what is less decides nothing. After
+    a pilot the plan may also cost what it cost before; where its lengths show outliers, the premium has no limit.
     """
     best, now = next(one for one in measured.items() if one[1] is found.choice)
     if not isinstance(best, Candidate) or public.terms.model.gradient_bound != "auto":
         return found
-    rare, setting = outliers_of(best.priced.table.sample), Setting.of(now.agreement, best.priced.table.begins)
-    if rare is None:
-        return found
     sample, records = best.priced.table.sample, public.terms.records
+    if (rare := outliers_of(sample)) is None:
+        return found
     alone = sample.alone(float(records.max()), float(records.sum()))
-    limit = now.relative_fitness + PREMIUM * max(now.relative_fitness, alone)
+    limit = max(now.relative_fitness + PREMIUM * max(now.relative_fitness, alone), sample.planned)
+    if rare.shown:
+        limit = np.inf
     unit = max(sample.optimum.value, best.cost / now.relative_fitness)
-    least, chosen = now.relative_fitness + rare.cost(setting), now
+    least, chosen = now.relative_fitness + rare.cost(Setting.of(now.agreement, best.priced.table.begins)), now
     kin = []
-    for shorter, wider in product(SHORTER if public.terms.agreement.step == "auto" else (1.0,), WIDER):
-        one = replace(best, step=shorter * best.step, gradient_bound=wider * best.gradient_bound)
-        if (price := one.cost / unit) <= 1.5 * limit:  # prices are approximate
-            cost = rare.cost(replace(setting, step=shorter * setting.step, bound=wider * setting.bound))
-            kin.append((price + cost, cost, one))
+    for tried, run in [(one, run) for one, run in measured.items() if isinstance(one, Candidate)]:
+        setting = Setting.of(run.agreement, tried.priced.table.begins)
+        for shorter, wider in product(SHORTER if public.terms.agreement.step == "auto" else (1.0,), WIDER):
+            one = replace(tried, step=shorter * tried.step, gradient_bound=wider * tried.gradient_bound)
+            if (price := one.cost / unit) <= min(1.5 * limit, least):  # prices are approximate
+                cost = rare.cost(replace(setting, step=shorter * setting.step, bound=wider * setting.bound))
+                kin.append((price + cost, cost, one))
     for _, cost, one in sorted(kin, key=lambda each: each[0])[:TRIED]:
         choice = run_candidate(public, one, runs, seed)
         if choice.relative_fitness <= limit and choice.relative_fitness + cost < least:

@@ -120,7 +120,7 @@ def evidence_of(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> tuple
     A_all, unit = sample.metric, np.sqrt(np.diag(sample.metric))
     inverse: Array = np.linalg.pinv(A_all / np.outer(unit, unit), rcond=1e-10, hermitian=True) / np.outer(unit, unit)
     everybody = float(np.sum((g @ inverse) * g)) / len(g) / len(inverse)
-    shift = _common_shift(r.features, A_all)
+    shift = common_shift(r.features, A_all)
     found = []
     for rows in map(list, rows_of):
         if not rows:
@@ -143,7 +143,7 @@ def evidence_of(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> tuple
     return tuple(found)
 
 
-def _common_shift(x: Float[Array, "rows p"], hessian: Float[Array, "p p"]) -> Float[Array, " p"]:
+def common_shift(x: Float[Array, "rows p"], hessian: Float[Array, "p p"]) -> Float[Array, " p"]:
     """Direction of θ that shifts all predictions alike, scaled to unit cost; 0 where the columns do not span a constant."""
     shift = np.asarray(np.linalg.lstsq(x, np.ones(len(x)), rcond=1e-10)[0], dtype=np.float64)
     cost = float(shift @ hessian @ shift)

@@ -30,12 +30,34 @@ from scipy.special import chdtrc
 
 from copriv.errors import InvalidInput, NotCertified
 from copriv.formatting.cards import Shown
+from copriv.mechanisms.pilot import EDGES
 from copriv.model.fitness import Optimum
 from copriv.model.records import Records
 from copriv.populations.law import EXACTLY, Law
 from copriv.populations.world import World, curvature_of, weighted, with_best_model
 from copriv.problem import Problem
 from copriv.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Lengths:
+    """Shares of all owners' records by their L1 length, with a pilot's noise."""
+
+    unit: float
+    """Length that the edges of the bins are multiples of (`copriv.mechanisms.pilot.EDGES`)."""
+    shares: Float[Array, " bins"]
+    variance: float
+    """Of the noise in each share."""
+
+    def ratio(self, share: float, lengths: Float[Array, " kinds"], longest: float) -> Float[Array, " kinds"]:
+        """Likelihood of this share of records of a length over that of none, for each length; 1 where public rows are as long.
+
+        longest: length of the longest public row.
+        """
+        place = np.searchsorted(EDGES, lengths / self.unit, side="right")
+        below = np.append(0.0, EDGES)[place] * self.unit
+        log = share * (self.shares[place] - 0.5 * share) / self.variance
+        return np.where(below > longest, np.exp(np.clip(log, -50.0, 50.0)), 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +76,7 @@ class PilotAnswers:
     """−(d_i − d), with noise."""
     noise: Float[Array, "owners p"]
     """Variance of that noise."""
+    lengths: Lengths
 
     @property
     def centre(self) -> Float[Array, " p"]:
@@ -77,6 +100,8 @@ class PublicSample:
     """With the public sample in every owner's place."""
     pilot: PilotAnswers | None = None
     """What a pilot's answers tell; worlds are then drawn given them."""
+    planned: float = 0.0
+    """E ψ of the plan that was made before the pilot; 0 where there was none."""
     _made: "dict[tuple[int, int], tuple[World, ...]]" = field(default_factory=dict, repr=False)
 
     @classmethod

@@ -172,7 +172,7 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
                 row |= {"break_even": found["break_even_epsilon_own"], "break_even_low": None, "break_even_high": None}
     kept = (
         "public_only_band", "heterogeneity", "runner_up", "agreed", "recommended", "trades", "caution", "description",
-        "public_mix", "strata_unused", "without_stratum", "sampled_by_owner", "with_sum", "too_few",
+        "public_mix", "strata_unused", "without_stratum", "sampled_by_owner", "with_sum", "too_few", "pilot_outlook",
     )  # fmt: skip
     inside = [owner["name"] for owner in document["owners"] if owner["in_best_subset"]]
     view |= {name: document[name] for name in kept} | {

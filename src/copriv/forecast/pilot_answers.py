@@ -1,0 +1,108 @@
+"""A pilot in numbers: the terms that it is asked at, from public rows only, and what its answers tell.
+
+Let z_i be owner i's answer: the mean at the public model θ₀ of W∇ℓ, clipped to Ξ in L1, with Laplace noise of known scale b_i,
+and W the root of the public metric P. In the coordinates of `PilotAnswers`, and where records are clipped as public rows are,
+
+    VᵀW⁻¹(z_i − z⁰)/a  =  −d_i + noise,      of variance  2b_i²s/a² + φ/n_i,
+
+with z⁰ the clipped mean of the public rows, a the share of the curvature that clipping leaves, s the diagonal of VᵀP⁻¹V and
+φ = 2κ/p the variance of one record's gradient. Owners' records are taken to have the public curvature.
+
+A mean of residuals is what owners differ in most, and one number among p: W is the root of P + (p − 2)eeᵀ, with e the
+common shift of all predictions, at unit cost. Its noise is then about √(p − 1) times smaller, that of the others 1/√(p − 1)
+larger.
+
+Records' lengths are counted in multiples of the longest public row: records beyond twice that are evidence of the outliers
+that plans are insured against (`copriv.plan.outliers`).
+
+The weighted mean tells d, that of the common model: its prior is the sampling error of the public model, C/n₀, and noise
+averages out in its likelihood. What is left of each owner is evidence of its heterogeneity
+(`copriv.populations.owner_posterior`).
+"""
+
+import numpy as np
+import scipy.linalg
+from jaxtyping import Float
+
+from copriv.agreement import Agreement
+from copriv.mechanisms.pilot import EDGES, PilotNumbers, root_of
+from copriv.populations.owner_posterior import common_shift
+from copriv.populations.public_sample import Lengths, PilotAnswers, PublicSample
+from copriv.privacy.clipping import clip_rows, row_norms
+from copriv.types import Array
+
+
+def pilot_terms(sample: PublicSample, agreement: Agreement) -> Agreement:
+    """The pilot with a number for every term: at the public model, in the public metric, from public rows only.
+
+    One whose terms were signed (`pilot_terms` of the agreement) stays as it is.
+    """
+    if isinstance(agreement.model.gradient_bound, float):
+        return agreement
+    problem, r = sample.problem, sample.records
+    start = problem.feasible_set.project(sample.optimum.theta)
+    a, U = np.linalg.eigh(sample.hessian)
+    inverse = (U / np.maximum(a, 1e-6 * a[-1])) @ U.T
+    shift, p = common_shift(r.features, sample.hessian), problem.n_parameters
+    metric = 0.5 * (inverse + inverse.T) + max(p - 2, 0) * np.outer(shift, shift)
+    lengths = row_norms(problem.loss.gradients(start, r.features, r.target) @ root_of(metric))
+    sizes = np.abs(problem.unbounded[0].features).sum(axis=1)
+    # A pilot clips half of the public gradients: `alone` is then within three times for more owners than if it clips 10 %.
+    Ξ, B = (max(float(each), 1e-12) for each in (np.quantile(lengths, 0.5), sizes.max()))
+    return agreement.replace(
+        agreement={"start": start.tolist(), "preconditioner": metric.tolist()},
+        model={"gradient_bound": Ξ},
+        data={"feature_bound": B},
+    )
+
+
+def told_by(sample: PublicSample, agreed: Agreement, answers: Float[Array, "owners answer"]) -> PilotAnswers:
+    """What the owners' answers to a pilot (`pilot_terms`) tell."""
+    problem, r, p = sample.problem, sample.records, sample.problem.n_parameters
+    numbers = PilotNumbers.agreed(agreed, p)
+    start, Ξ, w, share = np.array(agreed.agreement.start), numbers.bound, agreed.weights, r.weight / r.total
+    s, V = scipy.linalg.eigh(np.linalg.inv(numbers.root @ numbers.root), sample.hessian)
+    to = np.linalg.solve(numbers.root, V)  # W⁻¹V
+
+    def clipped(theta: Float[Array, " p"]) -> tuple[Array, Array]:
+        rows = problem.loss.gradients(theta, r.features, r.target) @ numbers.root
+        return rows @ to, clip_rows(rows, Ξ) @ to
+
+    whole, cut = clipped(start)
+    h = 0.1 * np.sqrt(2.0 * sample.optimum.value / p)
+    a = np.array([share @ (clipped(start + h * e)[1] - clipped(start - h * e)[1])[:, j] for j, e in enumerate(V.T)])
+    a = np.clip(a / (2.0 * h), 0.1, 1.0)
+    pull = (numbers.parts(answers)[0] @ to - share @ cut) / a
+    scale = agreed.noise_scales()
+    own = 2.0 * np.square(scale)[:, None] * s / a**2
+    # What the public rows do not tell of the clipped part, and an error of the curvature, are the same for all owners.
+    rest = cut / a - whole
+    mean = w @ pull
+    public = share @ np.square(rest - share @ rest) / r.units + sample.wobble**2 * float(mean @ mean) / p
+    prior = V.T @ sample.hessian @ sample.spread @ sample.hessian @ V / problem.unbounded[0].units
+    told = 1.0 / (w**2 @ own + public)
+    # (prior⁻¹ + diag(told))⁻¹ without the inverse of a prior that is nearly singular where columns hardly vary.
+    covariance = prior - prior @ np.linalg.solve(prior + np.diag(1.0 / told), prior)
+    root = root_of(covariance)
+    φ = 2.0 * sample.information / p
+    noise = own * (1.0 - 2.0 * w)[:, None] + w**2 @ own + (φ / agreed.records)[:, None]
+    counted = float(np.sum((w * scale * numbers.unit[p + len(EDGES) + 1] / numbers.unit[0]) ** 2))
+    lengths = Lengths(numbers.feature_bound, w @ numbers.parts(answers)[2], 2.0 * counted)
+    noise = np.asarray(np.maximum(noise, 1e-300))
+    return PilotAnswers(start, V, -covariance @ (told * mean), root, pull - mean, noise, lengths)
+
+
+KEPT = 0.5
+"""Share of the curvature that clipping is expected to leave: half of the gradients are clipped and no longer follow θ."""
+
+
+def noise_foreseen(sample: PublicSample, agreed: Agreement, times: float = 1.0) -> Float[Array, " tables"]:
+    """Variance of the noise in each number that a pilot tells of an owner's deviation, of an owner of each table.
+
+    The harmonic mean over the coordinates. agreed: of `pilot_terms`. times: factor of the answers' noise.
+    """
+    numbers, tables = PilotNumbers.agreed(agreed, sample.problem.n_parameters), agreed.owner_tables
+    s = scipy.linalg.eigvalsh(np.linalg.inv(numbers.root @ numbers.root), sample.hessian)
+    answer = 2.0 * np.square([times * agreed.mechanism.scale(agreed, table) / KEPT for table in tables])
+    records = 2.0 * sample.information / len(s) / np.array([table.records for table in tables])
+    return np.asarray(1.0 / np.mean(1.0 / (answer[:, None] * s + records[:, None]), axis=1))
