@@ -187,9 +187,9 @@ def shown(after: dict[str, Any], before: dict[str, Any] | None) -> str:
 
 
 def test_rows_beside_the_keys_may_be_unreadable_and_rows_that_were_named_may_not(tmp_path: Path) -> None:
-    assert _public_rows(agreement(), None, None, None) == (None, None)
-    assert _public_rows(agreement(), None, tmp_path, None) == (None, None)
+    assert _public_rows(agreement(), None, None, None) == (None, None, None)
+    assert _public_rows(agreement(), None, tmp_path, None) == (None, None, None)
     (tmp_path / "public.parquet").write_text("no table")
-    assert _public_rows(agreement(), None, tmp_path, None) == (None, None)
+    assert _public_rows(agreement(), None, tmp_path, None) == (None, None, None)
     with pytest.raises(DataError):
         _public_rows(agreement(), tmp_path / "public.parquet", tmp_path, None)

@@ -20,6 +20,7 @@ from copriv.simulation import simulate
 # What scripts rely on (the forecast's JSON contract), and what was added to it since.
 TOP = {"schema", "agreed", "recommended", "public_only", "bounds", "owners"}
 ADDED = {
+    "pilot_outlook",
     "too_few",
     "kind",
     "sampled_by_owner",

@@ -385,8 +385,8 @@ def test_a_learner_that_weighs_answers_as_it_likes_is_found_out(
 ) -> None:
     original = Trajectory.step
 
-    def favours(self: Trajectory, participant: int, answers: Any) -> None:
-        original(self, participant, {name: 1.001 * answer for name, answer in answers.items()})
+    def favours(self: Trajectory, participant: int, answers: Any, *masks: Any) -> None:
+        original(self, participant, {name: 1.001 * answer for name, answer in answers.items()}, *masks)
 
     with monkeypatch.context() as patch:
         patch.setattr(Trajectory, "step", favours)

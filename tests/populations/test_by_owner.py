@@ -430,8 +430,9 @@ def test_the_agreement_names_the_column_and_it_is_found_in_the_public_file(tmp_p
     assert heterogeneity_of(PublicSample(problem)).source == "strata"
     made = make_consortium(terms, tmp_path / "run")
     assert "school" in pq.read_schema(tmp_path / "run" / "learner" / "public.parquet").names
-    rows, strata = _public_rows(made.agreement, None, tmp_path / "run" / "learner", made.dictionary)
+    rows, strata, file = _public_rows(made.agreement, None, tmp_path / "run" / "learner", made.dictionary)
     assert rows is not None
+    assert file == tmp_path / "run" / "learner" / "public.parquet"
     assert strata == ("o0",) * 40 + ("o1",) * 40
     assert len(rows) == 80
 

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from copriv.agreement import Agreement
 from copriv.display import Table
 from copriv.formatting.numbers import counted, estimated, listed, percent, percent_range
 from copriv.formatting.sanitize import printable
 from copriv.mechanisms.mechanism import against, but_for
-from copriv.network.verify import Verdict
 from copriv.terms import AgreedTerms
+
+if TYPE_CHECKING:
+    from copriv.network.verify import Verdict
 
 
 def run_tables(record: dict[str, Any]) -> tuple[Table, Table]:
@@ -148,7 +150,7 @@ def _range(estimate: dict[str, Any]) -> str:
     return estimated(estimate["value"], estimate["low"], estimate["high"])
 
 
-def verdict_fields(verdict: Verdict) -> dict[str, Any]:
+def verdict_fields(verdict: "Verdict") -> dict[str, Any]:
     """Fields of the verdict on a run's file."""
     return {
         "ok": verdict.ok,
@@ -169,7 +171,7 @@ def verdict_fields(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def verified(verdict: Verdict, model: Path | None, trusted: dict[str, bool]) -> Iterator[str | Table]:
+def verified(verdict: "Verdict", model: Path | None, trusted: dict[str, bool]) -> Iterator[str | Table]:
     """Yield the verdict on a run's file, and what it rests on.
 
     model: the file of its model that was checked too; None: there is none. trusted: whether "agreement" and "authority" are
