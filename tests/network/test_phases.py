@@ -17,7 +17,9 @@ from copriv.network.run_state import Conductor, Decision
 from copriv.network.store import RunStore, StoreFailed
 from copriv.network.turns import Conduct
 from copriv.network.verify import verify_run
+from copriv.owner import Owner
 from copriv.privacy.ledger.read import read_lines, verify
+from ledger_files import opened
 from network_parties import NAMES, Consortium, finished
 from phased_parties import CHOSEN, QUICK, conducted, goes_on, keep, piloted
 
@@ -156,3 +158,36 @@ def test_an_owner_that_is_killed_comes_back_and_spends_nothing_twice(tmp_path: P
     conductor = asyncio.run(asyncio.wait_for(whole(), 60))
     assert finished(conductor), conductor.outcome
     assert {verify(tmp_path / f"{name}.ledger").spent for name in NAMES} == {1}
+
+
+def test_an_owner_that_lost_its_answer_of_the_pilot_ends_the_run_with_what_to_do(tmp_path: Path) -> None:
+    """It dies between the charge and the answer: nothing more is charged, and the rest of the budget is there to be used."""
+    consortium, private = Consortium(tmp_path, piloted()), Owner._private
+
+    def dying(owner: Owner, θ: Any) -> Any:
+        if owner.name == NAMES[0]:
+            raise asyncio.CancelledError
+        return private(owner, θ)
+
+    async def whole() -> Conductor:
+        others = [asyncio.ensure_future(consortium.own(i)) for i in (1, 2)]
+        learning = asyncio.ensure_future(consortium.learn(QUICK, decide=goes_on()))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Owner, "_private", dying)
+            await asyncio.gather(consortium.own(0), return_exceptions=True)
+        again = asyncio.ensure_future(consortium.own(0))
+        conductor = await learning
+        await asyncio.wait([*others, again], timeout=5)
+        for task in (*others, again):
+            task.cancel()
+        return conductor
+
+    conductor = asyncio.run(asyncio.wait_for(whole(), 60))
+    assert conductor.outcome is not None
+    assert (conductor.outcome.status, conductor.run.phase) == ("stopped", 1)
+    assert "bank-1 lost its one answer of the pilot" in conductor.outcome.reason
+    assert "Sign a new agreement for what every owner has left of its epsilon" in conductor.outcome.reason
+    assert {verify(tmp_path / f"{name}.ledger").spent for name in NAMES} == {Fraction(1, 4)}
+    anew = piloted().replace(agreement={"name": "again", "pilot": 0.5}, owner={"epsilon": 0.75})
+    with opened(tmp_path / "bank-1.ledger", NAMES[0], Fraction(1)) as file:  # is left for it
+        file.run(anew.fingerprint, "again", Fraction(3, 4), sum(phase.answers for phase in anew.phases_in_numbers()))

@@ -1,15 +1,19 @@
 """A run of two phases in an owner's papers: its ledger, its report, and the model learned at home say the same."""
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from copriv.display.ledger import phases_spent, totals_fields
 from copriv.display.run import now_known, phases_told, promises
+from copriv.privacy.ledger import PhaseBudget
 from copriv.privacy.ledger.read import verify
 from copriv.report import RunFile, document
-from phased_parties import TOLD, conducted, goes_on, keep, piloted
+from ledger_files import opened
+from phased_parties import CHOSEN, TOLD, conducted, goes_on, keep, piloted
 
 
 def test_a_ledger_says_what_each_phase_spent_and_what_never_began(tmp_path: Path) -> None:
@@ -58,3 +62,22 @@ def test_the_report_of_an_owner_finds_nothing_wrong(tmp_path: Path, decide: Any)
     assert made["ok"]
     (run,) = made["runs"]
     assert "laplace" in run["agreement"]["what"]
+
+
+def test_what_is_paid_ahead_in_a_phase_is_not_spent_in_it_and_nothing_is_wrong(tmp_path: Path) -> None:
+    """An owner with payment ahead is looked at in the middle of the run."""
+    agreed = piloted()
+    pilot, run = agreed.phases[0], agreed.chosen_run(CHOSEN)
+    with opened(tmp_path / "l", "bank-1", Fraction(1), ahead=2) as file:
+        ledger = file.run(agreed.fingerprint, "r" * 32, Fraction(1), pilot.answers + run.answers)
+        for k, terms in enumerate((pilot, run), start=1):
+            ε = Fraction(terms.terms_of("bank-1").epsilon)
+            phase = PhaseBudget(k, ε, terms.answers, terms=terms.fingerprint)
+            ledger.charge(f"q{k}", np.zeros(3), ε / terms.answers, phase=phase)
+            ledger.record(f"q{k}", np.zeros(3))
+    totals = verify(tmp_path / "l")
+    (told,) = totals_fields(totals)["runs"]
+    assert (totals.spent, totals.ahead) == (Fraction(1, 2), Fraction(1, 2))
+    assert [(one["spent"], one["answers"]) for one in told["phases"]] == [(0.25, 1), (0.25, 1)]
+    assert sum(one["spent"] for one in told["phases"]) == told["spent"]
+    assert document(tmp_path / "l", [], [agreed])["problems"] == []

@@ -515,7 +515,7 @@ class Conductor:
             if self.run.complete:
                 self._end("finished", f"every owner gave all its answers, {so_far}")
             else:
-                self._end("stopped", f"no owner can be asked any more, {so_far}")
+                self._end("stopped", f"no owner can be asked any more, {so_far}{self._after_a_lost_pilot()}")
         elif self.held:
             self._turns.progress = self._turns.now  # the time of a pause does not count as waiting
         elif self.talk == "choose":
@@ -527,6 +527,16 @@ class Conductor:
             offered = {name for name in new if self.run.participant_of[name] in due}
             self._turns.offered |= offered
             self._outbox += [(name, Offer(self.run.opened + 1)) for name in sorted(offered)]
+
+    def _after_a_lost_pilot(self) -> str:
+        """What to do where an owner lost its one answer of a pilot, which it cannot give again; "" where none did."""
+        lost = ", ".join(name for name, party in self.parties.items() if party.lost)
+        if not lost or not self.run.agreed.has_pilot or self.run.phase > 1:
+            return ""
+        return (
+            f"; {lost} lost its one answer of the pilot in a crash: it stays paid for, and resuming cannot bring it back. Sign "
+            "a new agreement for what every owner has left of its epsilon, without a pilot (pilot = 0) or with a new one"
+        )
 
     def _ends_with_its_certificate(self) -> bool:
         """Stop the run if the learner's certificate has expired, as later signatures would not verify; returns whether so."""

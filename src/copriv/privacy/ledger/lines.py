@@ -193,10 +193,9 @@ class RunTotals:
 
     @property
     def by_phase(self) -> list[Sums]:
-        """What is spent or paid for ahead in each phase that has begun; of a run of one phase, in all."""
-        if not self.phases:
-            return [self.sums]
-        return [of_phase(self.phases, phase.number, self.sums) for phase, _ in self.phases]
+        """What is spent in each phase that has begun; of a run of one phase, in all. Payment ahead is not in it."""
+        spent = (self.spent, self.spent_delta, self.charged)
+        return [of_phase(self.phases, phase.number, spent) for phase, _ in self.phases] or [spent]
 
     def lose_ahead(self) -> None:
         """Count what is paid for ahead as given."""
