@@ -1,6 +1,7 @@
 """A run of several phases in a ledger's file: what a restart, a crash and payment ahead do to the budget of each."""
 
 import os
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 
@@ -143,3 +144,19 @@ def test_lines_of_phases_that_stand() -> None:
 def test_lines_of_phases_that_no_owner_writes(lines: list[Entry]) -> None:
     with pytest.raises(LedgerDamaged, match=r"overspends|makes no sense"):
         Totals.of(chained([*BEGUN, *lines]))
+
+
+def test_two_runs_of_phases_that_take_turns_share_one_lifetime(tmp_path: Path) -> None:
+    """Both began when the whole budget was there: the one that asks first has it, in whichever of its phases."""
+    runs = {"a": Fraction(1, 4), "b": Fraction(1, 2)}  # the pilot's part of each
+    with opened(tmp_path / "ledger", "bank", Fraction(1), ahead=3) as file:
+        ledgers = {run: file.run(run * 64, run, Fraction(1), 4) for run in runs}
+        given = Fraction(0)
+        for k, (run, number) in enumerate([("a", 1), ("b", 1), ("a", 2), ("b", 2), ("a", 2), ("b", 1)]):
+            ε, answers = (runs[run], 1) if number == 1 else (1 - runs[run], 3)
+            with suppress(BudgetRefused):
+                ledgers[run].charge(f"q{k}", THETA, ε / answers, phase=PhaseBudget(number, ε, answers))
+                ledgers[run].record(f"q{k}", THETA)
+                given += ε / answers
+    assert given == 1  # both pilots and a third of what is left of "a", and nothing after it
+    assert verify(tmp_path / "ledger").committed == 1
