@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from copriv.errors import QueryRefused
-from copriv.privacy import masks
+from copriv.privacy import mask_shares, masks
 from copriv.privacy.masks import Attempt, EphemeralKey, point_digest, set_digest
-from copriv.privacy.shared_noise import Words, as_numbers, as_words
+from copriv.privacy.shared_noise import PRIME, Words, as_numbers, as_words
 from uniform_words import BATTERY, worst
 
 ATTEMPT = Attempt("agreement", "run", 1, 1, 1, point_digest(np.zeros(3)))
@@ -145,6 +145,46 @@ def test_pairs_and_sets_share_no_stream() -> None:
     four = masked(zeros, seeded(4))
     words = np.concatenate([*three.values(), *four.values()])
     assert len(np.unique(words)) == len(words)
+
+
+@pytest.mark.parametrize("high_bit", [False, True])
+def test_a_key_that_gives_the_same_secret_gives_another_stream(high_bit: bool) -> None:
+    """A colluding owner takes the key of an honest one, as it is or with the bit set that X25519 ignores."""
+    mine, other = EphemeralKey(), EphemeralKey()
+    public = {"a": mine.public, "b": other.public}
+    public["c"] = other.public[:31] + bytes([other.public[31] | 128 * high_bit])
+    secrets = mine.secrets("a", public)
+    assert secrets["b"] == secrets["c"]
+    digest = set_digest(ATTEMPT, public)
+    streams = [masks._stream(secrets[name], digest, "a", name, 20_000) for name in "bc"]
+    assert worst(streams[0] - streams[1]) > 1e-9
+
+
+class Fixed(np.ndarray[Any, Any]):
+    """Words that refuse to become whole numbers of Python's, whose length and time of division tell their size."""
+
+    def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
+        assert dtype is not object
+        return super().astype(dtype, *args, **options)
+
+    def tolist(self) -> Any:
+        raise AssertionError
+
+
+def test_words_are_added_modulo_the_prime_without_numbers_of_pythons(monkeypatch: pytest.MonkeyPatch) -> None:
+    edge = [0, 1, 5, 59, 60, 2**63, PRIME - 60, PRIME - 59, PRIME - 1]
+    one, other = (
+        np.array(rows, dtype=np.uint64) for rows in zip(*itertools.product(edge, [*edge, PRIME]), strict=True)
+    )
+    summed = [(int(a) + int(b)) % PRIME for a, b in zip(one, other, strict=True)]
+    assert mask_shares._added(one[None], other[None])[0].tolist() == summed
+    added: list[Any] = []
+    monkeypatch.setattr(mask_shares, "_added", lambda *rows: added.append(rows) or rows[0])
+    keys = {name: EphemeralKey() for name in "abcd"}
+    public = {name: key.public for name, key in keys.items()}
+    words = np.array([5, PRIME - 5], dtype=np.uint64).view(Fixed)
+    mask_shares.MaskShares(keys["a"], "a", ATTEMPT, public, 3).masked(words)
+    assert added[0][1][0].tolist() == [5, PRIME - 5], "the vector is added there, and nowhere else"
 
 
 def test_a_key_masks_once() -> None:

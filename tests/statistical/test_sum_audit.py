@@ -4,6 +4,7 @@ The two neighbours differ by the rounded answer of one owner, which is known, so
 limit holds by itself. A bound exceeds the true ε with probability 4·ALPHA at most.
 """
 
+import math
 import random
 from fractions import Fraction
 
@@ -28,16 +29,21 @@ def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sum_of(
-    owners: int, colluding: int, floor: float | None = None, law: Law = Law.LAPLACE, dropouts: int = 0
+    owners: int,
+    colluding: int,
+    floor: float | None = None,
+    law: Law = Law.LAPLACE,
+    dropouts: int = 0,
+    epsilon: float = EPSILON,
 ) -> SharedNoise:
     floors = None if floor is None else Fraction(1 / floor)
-    part = Part(Fraction(1, owners), 0.02, Fraction(1 / EPSILON), floors)
+    part = Part(Fraction(1, owners), 0.02, Fraction(1 / epsilon), floors)
     return SharedNoise(law, (part,) * owners, colluding, 1, 1.0, dropouts=dropouts)
 
 
-def seen(noise: SharedNoise, honest: int, draws: int, monkeypatch: pytest.MonkeyPatch) -> float:
+def seen(noise: SharedNoise, honest: int, draws: int, monkeypatch: pytest.MonkeyPatch, answer_at: float = 0.3) -> float:
     """Lower bound on ε from sums of which all but `honest` owners' parts are known, the first of whom has two neighbours."""
-    one, other = np.array([0.3]), np.array([0.3 + noise.parts[0].sensitivity])
+    one, other = np.array([answer_at]), np.array([answer_at + noise.parts[0].sensitivity])
 
     def cells(owner: int, answer: Array) -> int:
         given = int(noise.share(owner, answer)[0])
@@ -86,6 +92,21 @@ def floor_left_out(monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
     return seen(sum_of(10, 1), 1, 6_000, monkeypatch), FLOOR
 
 
+def rounding_left_out(monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
+    """On a grid of which a unit replaced moves the answer by a third of a cell, and the rounded one by a whole cell."""
+    claimed = 0.25
+    monkeypatch.setattr(shared_noise, "CELLS", 1.0)
+    monkeypatch.setattr(shared_noise, "FINE", 2.0**-2)
+    monkeypatch.setattr(
+        SharedNoise,
+        "_scale",
+        lambda self, multiplier, part: math.ceil(float(multiplier) * part.moves / 2.0**self.exponent),
+    )
+    noise = sum_of(4, 2, epsilon=claimed)
+    just_below = 5.4 * 2.0**noise.exponent / float(noise.parts[0].weight)  # of the edge at 5.5 cells
+    return seen(noise, 2, 12_000, monkeypatch, just_below), claimed
+
+
 def same_seed_twice(monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
     """The difference of two sums is then that of two answers: nothing is left of the noise."""
     noise, answer, words = sum_of(4, 1), np.zeros(1), []
@@ -96,7 +117,9 @@ def same_seed_twice(monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
     return np.inf if words[0] == words[1] else 0.0, EPSILON
 
 
-@pytest.mark.parametrize("wrong", [share_too_small, missing_owners_forgotten, floor_left_out, same_seed_twice])
+@pytest.mark.parametrize(
+    "wrong", [share_too_small, missing_owners_forgotten, rounding_left_out, floor_left_out, same_seed_twice]
+)
 def test_wrong_sums_are_caught(wrong: object, monkeypatch: pytest.MonkeyPatch) -> None:
     found, claimed = wrong(monkeypatch)  # type: ignore[operator]
     assert found > claimed

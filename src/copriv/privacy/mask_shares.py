@@ -51,9 +51,7 @@ class MaskShares:
         self._length = len(words)
         streams = np.array([self._stream(self._owner, name, len(words)) for name in self._names])
         shares = _product(_weights(tuple(range(1, self._least + 1)), (0, *self._points)), streams[: self._least])
-        shares[0] += words.astype(object)
-        shares[1:] -= streams[self._least :].astype(object)
-        return np.asarray(shares % PRIME, dtype=np.uint64)
+        return _added(shares.astype(np.uint64), np.array([words, *np.uint64(PRIME) - streams[self._least :]]))
 
     def opened(self, survivors: Iterable[str]) -> UInt64[Words, " length"]:
         """The sum of the streams that this owner has with the survivors, itself included where it is one.
@@ -115,6 +113,12 @@ def _weights(at: tuple[int, ...], wanted: tuple[int, ...]) -> Words:
         above = _multiplied(x - j for j in at)
         rows.append([above * pow((x - j) * b, -1, PRIME) % PRIME for j, b in zip(at, below, strict=True)])
     return np.array(rows, dtype=np.uint64)
+
+
+def _added(one: UInt64[Words, "rows length"], other: UInt64[Words, "rows length"]) -> UInt64[Words, "rows length"]:
+    """Sums modulo P of numbers below it and numbers up to it, in a time that does not depend on them (Python's own would)."""
+    total = one + other
+    return np.where((total < one) | (total >= np.uint64(PRIME)), total - np.uint64(PRIME), total)
 
 
 def _multiplied(factors: Iterable[int]) -> int:
