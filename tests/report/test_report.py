@@ -245,6 +245,26 @@ def test_a_share_is_rounded_up_and_never_to_all_of_them_too_early(share: float, 
     assert _sure(share) == said
 
 
+def test_an_owners_part_of_a_run_is_verified_by_its_ledger(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["verify", str(left.run), "--keys", str(left.own_keys), "--ledger", str(left.ledger)]
+    assert copriv(asked) == 0
+    assert f"{OWNER}'s ledger: 3 answers in the run with the same numbers, and 0 that" in capsys.readouterr().out
+    assert copriv([*asked, "--json"]) == 0
+    part = json.loads(capsys.readouterr().out)["own_part"]
+    assert part == {"owner": OWNER, **told(left)["runs"][0]["compared"]}
+    lines = left.ledger.read_bytes().splitlines(keepends=True)
+    left.ledger.write_bytes(b"".join(lines[:-2]))
+    assert copriv([*asked, "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert not found["ok"]
+    assert (found["own_part"]["alike"], found["own_part"]["only_run"]) == (2, 1)
+    assert "signed as this owner's, are not in the ledger" in found["problems"][0]["what"]
+    other = left.folder / "other.ledger"
+    create_ledger(other, OWNER, left.own_keys, another="nobody's")
+    assert copriv([*asked[:-1], str(other)]) == 3
+    assert "the ledger knows nothing of it" in capsys.readouterr().out
+
+
 def test_an_answer_that_was_lost_stays_paid_for_and_is_said(tmp_path: Path) -> None:
     """The last of three answers does not arrive."""
     left = run_left_behind(

@@ -171,6 +171,17 @@ def verdict_fields(verdict: "Verdict") -> dict[str, Any]:
     }
 
 
+def own_part_said(compared: dict[str, Any] | None) -> Iterator[str]:
+    """Say how an owner's ledger and a run's file agree (`runs.compared` of a report); nothing without a comparison."""
+    if compared is None:
+        return
+    lost = compared["only_ledger"]
+    yield (
+        f"{compared['owner']}'s ledger: {counted(compared['alike'], 'answer')} in the run with the same numbers, and {lost} "
+        "that the run does not have" + (": paid for, and lost or left out." if lost else ".")
+    )
+
+
 def verified(verdict: "Verdict", model: Path | None, trusted: dict[str, bool]) -> Iterator[str | Table]:
     """Yield the verdict on a run's file, and what it rests on.
 
@@ -222,7 +233,7 @@ def verified(verdict: "Verdict", model: Path | None, trusted: dict[str, bool]) -
     if verdict.not_closed:
         yield (
             f"No signed count at the end from {printable(listed(verdict.not_closed), 300)}: whether the last answers are all "
-            "here, only the owner's ledger says (copriv report)."
+            "here, only the owner's ledger says (--ledger, or copriv report)."
         )
     if not trusted["agreement"]:
         yield "The agreement is the file's own: with --agreement it is held against yours."

@@ -1,8 +1,9 @@
 """`copriv verify`: whether a run followed the agreed rule, and whether all parties signed it."""
 
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -34,6 +35,9 @@ def command(
     keys: CaOfKeys = None,
     model: ModelOfRun = None,
     head: Head = None,
+    ledger: Annotated[
+        Path | None, option("An owner's ledger: its answers must be those in the run.", "--ledger", metavar="LEDGER")
+    ] = None,
     public: Annotated[
         Path | None,
         typer.Option(
@@ -43,7 +47,7 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Replay a run from agreement, queries and answers to its model; says which line is wrong, if one is."""
-    from copriv.display.run import verdict_fields, verified
+    from copriv.display.run import own_part_said, verdict_fields, verified
     from copriv.network.verify import verify_run
 
     beside = run.with_suffix(".json")
@@ -55,16 +59,33 @@ def command(
     verdict = verify_run(run, own, authority_in(keys, authority), model, head)
     if public is not None and verdict.ok:
         verdict = replace(verdict, problems=_what_followed(verdict, public, agreement or run))
+    own_part = None
+    if ledger is not None and verdict.ok:
+        own_part, problems = _own_part(ledger, run, own, authority_in(keys, authority), verdict.run)
+        verdict = replace(verdict, problems=problems)
     trusted = {
         "agreement": agreement is not None,
         "authority": authority is not None or keys is not None,
         "keys": agreement is not None and verdict.agreement.owner_keys.keys() == set(verdict.agreement.owner_names),
     }
-    more = {"model": model and str(model), "from_elsewhere": trusted}
+    more = {"model": model and str(model), "from_elsewhere": trusted, "own_part": own_part}
     document = {"schema": "copriv.run-verified/1", **verdict_fields(verdict), **more}
-    answer(as_json, document, verified(verdict, model, trusted))
+    answer(as_json, document, chain(own_part_said(own_part), verified(verdict, model, trusted)))
     if not verdict.ok:
         raise typer.Exit(InvalidInput.exit_code)
+
+
+def _own_part(
+    ledger: Path, run: Path, agreement: Agreement | None, authority: bytes | None, name: str
+) -> "tuple[dict[str, Any] | None, tuple[Problem, ...]]":
+    """How an owner's answers in its ledger and those in a run's file compare, as `copriv report` says it, and what is wrong."""
+    from copriv.network.verify_lines import Problem
+    from copriv.report import RunFile, document
+
+    held = document(ledger, [RunFile(run)], [agreement] if agreement else [], authority=authority)
+    compared = next((one["compared"] for one in held["runs"] if one["run"] == name), None)
+    problems = tuple(Problem(None, one["what"]) for one in held["problems"])
+    return compared and {"owner": held["owner"], **compared}, problems
 
 
 def _what_followed(verdict: "Verdict", public: Path, beside: Path) -> "tuple[Problem, ...]":
