@@ -3,6 +3,7 @@
 As `test_bad_inputs_table`, for commands whose other arguments are right.
 """
 
+import json
 import os
 import re
 from pathlib import Path
@@ -74,6 +75,9 @@ CALLS = {
     "a prediction into a folder": ("predict model.json ab.csv --out folder", 2, "give the name of a file in it"),
     "a prediction out of bounds": ("predict model.json out.csv", 3, "above its declared bound"),
     "a model that is cut": ("predict cut.json ab.csv", 3, "give the file that copriv learner wrote"),
+    "an export of too many parameters": ("export long.json --skops x", 3, "has 3 parameters, the table gives 2 features"),
+    "an export by another's dictionary": ("export strange.json --skops x", 3, "made for 3 columns, the table has 2"),
+    "a model of words": ("export words.json --skops x", 3, "words.json: "),
     "an export to nowhere": ("export model.json", 2, "say where to"),
     "an export into no folder": ("export model.json --skops nowhere/x", 2, "there is no folder nowhere"),
     "a run that is a ledger": ("verify a.ledger", 1, "is not the whole file of a run"),
@@ -102,6 +106,13 @@ def ground(tmp_path_factory):
     text = finished_runs.model().to_json()
     Path("model.json").write_text(text)
     Path("cut.json").write_text(text[:200])
+    dictionary = {"schema": "copriv.dictionary/1", "mean": [0.0] * 3, "matrix": [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]}
+    for name, part in (
+        ("long", {"theta": [0.1] * 3}),
+        ("words", {"theta": ["a"]}),
+        ("strange", {"dictionary": dictionary}),
+    ):
+        Path(f"{name}.json").write_text(json.dumps(json.loads(text) | part))
     os.chdir(before)
     return folder
 

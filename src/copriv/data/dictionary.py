@@ -240,14 +240,18 @@ class PublicDictionary(Shown):
 
     def apply(self, features: Float[Array, "records columns"]) -> Float[Array, "records components"]:
         """Map each row, from itself alone. Raises DataError for another number of columns."""
-        if features.shape[1] != len(self.mean):
-            raise DataError(
-                f"dictionary: made for {len(self.mean)} columns, the table has {features.shape[1]}; owners and learner "
-                "must use one schema"
-            )
+        self.check_columns(features.shape[1])
         # Row by row in effect; einsum keeps a row's result independent of the rows beside it, which BLAS does not.
         mapped: Array = np.einsum("rc,cp->rp", features - self.mean, self.matrix)
         return mapped if self.waves is None else self.waves.apply(mapped)
+
+    def check_columns(self, columns: int) -> None:
+        """Raise DataError for a table of another number of encoded columns."""
+        if columns != len(self.mean):
+            raise DataError(
+                f"dictionary: made for {len(self.mean)} columns, the table has {columns}; owners and learner must use one "
+                "schema"
+            )
 
     def to_json(self) -> str:
         """Write the map, which is public, as JSON that `from_json` reads back to the same bits."""

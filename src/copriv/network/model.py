@@ -114,9 +114,7 @@ class Model(Shown):
             model = cls.of(read_document(path))
         except InvalidInput as error:
             said = str(error)
-            raise (
-                InvalidInput(f"{path}: {said.removeprefix('model: ')}") if said.startswith("model: ") else error
-            ) from None
+            raise InvalidInput(f"{path}: {said.removeprefix('model: ')}") from None
         if not (unfinished or model.finished_run):
             raise InvalidInput(
                 f"{path}: the run of this model did not finish ({model.record.get('outcome') or 'it does not say why'}), so "
@@ -195,15 +193,19 @@ class Model(Shown):
     def scores(self, table: object) -> Float[Array, " records"]:
         """xᵀθ of each row: the predicted number, or for two classes a score that is above 0 for the second class."""
         x = self.features(table)
-        if x.shape[1] != len(self.theta):
-            raise DataError(
-                f"model: has {counted(len(self.theta), 'parameter')}, the table gives {counted(x.shape[1], 'feature')}; ask "
-                "for the file as copriv learner wrote it"
-            )
+        self.check_features(x.shape[1])
         scores: Array = x @ self.theta
         if not np.isfinite(scores).all():
             raise DataError("model: its predictions are no finite numbers; ask for the file as copriv learner wrote it")
         return scores
+
+    def check_features(self, features: int) -> None:
+        """Raise DataError unless there is a parameter for each of so many features, the intercept's among them."""
+        if features != len(self.theta):
+            raise DataError(
+                f"model: has {counted(len(self.theta), 'parameter')}, the table gives {counted(features, 'feature')}; ask "
+                "for the file as copriv learner wrote it"
+            )
 
     def predict(self, table: object) -> list[float] | list[str]:
         """The predicted number of each row, or its class by name."""

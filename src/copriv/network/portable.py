@@ -81,7 +81,10 @@ class Portable:
 
     @classmethod
     def of(cls, model: Model) -> "Portable | None":
-        """The steps of a model; None where its agreement declares no columns (a built-in data set reads its own files)."""
+        """The steps of a model; None where its agreement declares no columns (a built-in data set reads its own files).
+
+        Raises DataError for a model with parameters, or a dictionary with columns, of another table.
+        """
         schema = schema_of(model.agreement, None)
         if schema is None or model.agreement.data.dataset != "table":
             return None
@@ -97,10 +100,12 @@ class Portable:
         if model.agreement.model.intercept:
             θ, last = θ[:-1], float(θ[-1])
         if dictionary is not None:
+            dictionary.check_columns(len(offset))
             inner, offset = inner @ dictionary.matrix, (offset - dictionary.mean) @ dictionary.matrix
             waves = dictionary.waves
         if waves is not None:
             inner, offset = inner @ waves.frequencies, offset @ waves.frequencies + waves.phases
+        model.check_features(inner.shape[1] + model.agreement.model.intercept)
         classes, loss = None, losses.named(model.agreement.model.loss)
         if isinstance(schema.target, TwoClasses):
             classes = (schema.target.negative, schema.target.positive)
