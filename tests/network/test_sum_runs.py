@@ -582,6 +582,8 @@ def test_an_owner_that_signs_something_else_is_out_and_nobody_is_charged(
 class Liar:
     """A learner that says to live owners what a test says, over links in memory or over gRPC with TLS."""
 
+    patience = 100.0
+
     def __init__(self, agreed: Agreement, held: Held, folder: Path, kind: str) -> None:
         self.agreed, self.held, self.folder, self.run = agreed, held, folder, "run"
         self.memory = MemoryNetwork() if kind == "memory" else None
@@ -645,7 +647,7 @@ class Liar:
                         owners.append(asyncio.ensure_future(agent.serve()))
                     try:
                         await asyncio.wait_for(self.there.wait(), 100)
-                        await asyncio.wait_for(scenario(self), 100)
+                        await asyncio.wait_for(scenario(self), self.patience)
                     finally:
                         for one in owners:
                             one.cancel()
