@@ -15,6 +15,8 @@ from copriv.data.schema import Number, Schema
 from copriv.forecast.what_if import reach, without
 from copriv.formatting.cards import HEIGHT, WIDTH, Card, Shown, Table, in_short
 from copriv.network.model import Model
+from copriv.network.run import Run
+from copriv.network.store import RunStore
 from copriv.network.verify import Verdict
 from copriv.problem.personalization import Personalized
 from copriv.schedules import Events
@@ -35,6 +37,7 @@ def values(outlook, simulation, own_learners, agreement):
     dictionary = PublicDictionary.fit(X, 2)
     schema = Schema((Number("amount", 0, 1),), Number("rate", 0, 1))
     document = {"comparison": [{"what": "x" * 500}] * 80, "claim": "c" * 4000}
+    replayed = Run(RunStore.create(":memory:", agreement, 3))
     wanted = agreement.replace(owner={"market": {"privacy_cost": {"linear": 10.0}, "worth": 10_000.0}})
     return [
         agreement, problem, records, owner, query, owner.answer(query), simulation, simulation.relative_fitness,
@@ -46,7 +49,7 @@ def values(outlook, simulation, own_learners, agreement):
         Report("async-fig1", "reproduced", 3.0, False, document),
         Personalized(np.zeros(3), np.array([0.0, np.inf]), np.array([0.5, 0.5]), 10),
         Model(agreement, np.zeros(3), dictionary, {"answers": {"small": 3}}),
-        Verdict("r", agreement, 9, "h", 3, {}, {}, (), "a", "finished", np.zeros(3), 0.0, (), {}),
+        Verdict("r", agreement, 9, "h", 3, {}, {}, (), "a", "finished", np.zeros(3), 0.0, replayed, (), {}),
         Events(np.zeros(500, dtype=int), np.arange(500.0)), copriv.market(wanted, rows(300), runs=10),
     ]  # fmt: skip
 

@@ -10,10 +10,12 @@ import pytest
 
 from copriv.agreement import Agreement
 from copriv.display.run import verified
-from copriv.errors import AgreementError
+from copriv.errors import AgreementError, Unreachable
 from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent
-from copriv.network.messages import MaskOpened, PublicKeys, Refusal, SetSigned, SumQuery, Survivors
+from copriv.network.learner import Learner
+from copriv.network.messages import Finished, MaskOpened, PublicKeys, Refusal, SetSigned, SumQuery, Survivors, encode
+from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore
 from copriv.network.turns import Conduct
 from copriv.network.verify import verify_run
@@ -21,6 +23,7 @@ from copriv.privacy.release_time import ReleaseTime
 from copriv.privacy.shared_noise import SharedNoise
 from copriv.protocol import Answer
 from ledger_files import opened
+from memory_network import MemoryNetwork
 from network.test_sum_runs import (
     ANSWERS,
     NAMES,
@@ -266,11 +269,35 @@ def test_over_grpc_a_run_goes_on_without_an_owner_that_leaves(tmp_path: Path, he
         return "left"
 
     consortium.own = leaves  # type: ignore[method-assign]
-    conductor = asyncio.run(consortium.run(Conduct(deadline=0.5, patience=100.0)))
+    conductor = asyncio.run(consortium.run(Conduct(deadline=5.0, patience=60.0)))
     assert finished(conductor)
     assert verify_run(tmp_path / "run.db", agreed, held["learner"].authority).problems == ()
     last = [line.data["owners"] for line in RunStore.read(tmp_path / "run.db").events("stepped")][-1]
     assert last == ["bank-1", "bank-2", "bank-4"]
+
+
+def test_a_closed_link_loses_no_message_to_other_owners(held: Held, agreed: Agreement) -> None:
+    """bank-3's answer was the last one that an attempt waited for, and bank-3 is gone before it is told so."""
+    conductor = Conductor(RunStore.create(":memory:", agreed, 3), Conduct(), 0.0, held["learner"])
+    learner, heard = Learner(conductor, MemoryNetwork(), keys=held["learner"]), list[bytes]()
+
+    class Closed:
+        async def send(self, frame: bytes) -> None:
+            raise Unreachable("closed")
+
+    class Open:
+        async def send(self, frame: bytes) -> None:
+            heard.append(frame)
+
+    async def flushed() -> None:
+        learner._links = {"bank-3": Closed(), "bank-4": Open()}  # type: ignore[dict-item]
+        conductor._outbox = [("bank-3", Finished("a")), ("bank-4", Finished("b"))]
+        with pytest.raises(Unreachable):
+            await learner._flush(learner._links["bank-3"])
+        await asyncio.sleep(0)
+
+    asyncio.run(flushed())
+    assert heard == [encode(Finished("b"))]
 
 
 # A learner that is killed -----------------------------------------------------------------------------------------------

@@ -125,7 +125,7 @@ def test_no_error_of_any_kind_at_any_point_tells_the_learner_more_than_a_fixed_s
             assert part not in frames, (kind.__name__, part, frames)
         sentences.add(frames)
         assert any(SECRET in line for line in log), (kind.__name__, log)
-    assert len(sentences) <= 9
+    assert len(sentences) <= 10, "one sentence a kind of refusal"
 
 
 def own_ledger(folder: Path, lifetime: Fraction = Fraction(1)) -> LedgerFile:

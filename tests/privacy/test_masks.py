@@ -70,6 +70,18 @@ def test_a_hundred_million_masked_bytes_are_uniform_words() -> None:
     assert worst(hidden_bytes(100_000_000, 10_000)) > 1e-6
 
 
+@pytest.mark.parametrize("number", [1_000_000, pytest.param(100_000_000, marks=pytest.mark.slow)])
+def test_what_an_owner_sends_where_others_may_be_missing_is_uniform_words(number: int) -> None:
+    """One of four owners, of whom one may be missing; its own stream is from the system's randomness, so this is unseeded."""
+    length, sent = min(number // 100, 10_000), []
+    for attempt in range(-(-number // (16 * length))):
+        keys = {name: SeededKey(4 * attempt + i) for i, name in enumerate("abcd")}
+        public = {name: key.public for name, key in keys.items()}
+        shares = mask_shares.MaskShares(keys["b"], "b", replace(ATTEMPT, attempt=attempt), public, 3)
+        sent.append(shares.masked(np.zeros(length, dtype=np.uint64)).reshape(-1))
+    assert worst(np.concatenate(sent)) > 1e-8
+
+
 def hidden_bytes(number: int, length: int) -> Words:
     """What one of three owners sends in so many attempts that it fills so many bytes; its vectors are all 0."""
     sent = []

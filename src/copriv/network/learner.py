@@ -260,14 +260,17 @@ class Learner:
 
     async def _flush(self, mine: Link | None) -> None:
         """Send the conductor's messages; those for other links than `mine` are not waited for."""
+        own: list[tuple[Link, bytes]] = []
         for owner, message in self._conductor.take_outbox():
             link = self._links.get(owner)
             if link is not None and link is mine:
-                await link.send(encode(message))
+                own.append((link, encode(message)))
             elif link is not None:
                 sending = asyncio.ensure_future(_send_if_open(link, encode(message)))
                 self._sending.add(sending)
                 sending.add_done_callback(self._sending.discard)
+        for link, frame in own:  # last: where this one is closed, the others still get their messages
+            await link.send(frame)
         if self._conductor.outcome is not None:
             self._over.set()
 

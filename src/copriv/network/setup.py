@@ -257,7 +257,7 @@ def owner_records(
 def memory_needed(agreement: Agreement, name: str, n_parameters: int) -> int:
     """Approximate largest memory of this process with an owner's records in it, in bytes.
 
-    It is the most that the process has taken so far, 256 MB for a few pieces of the table and OpenDP, and the records: their
+    It is the most that the process has taken so far, 200 MB for a few pieces of the table and OpenDP, and the records: their
     features, target, weight and two lengths, 8 bytes each, and a byte for each feature while they are checked. Where the table
     cannot be read in pieces, it is the table and its encoded columns, too.
     """
@@ -265,7 +265,7 @@ def memory_needed(agreement: Agreement, name: str, n_parameters: int) -> int:
     rows, each = terms.records * (terms.unit_records or 1), 9 * n_parameters + 32
     if terms.unit is not None or schema is None:
         each += 8 * (3 * n_parameters + 2 * len(schema.feature_names if schema else ()))
-    return most_memory() + 2**28 + rows * each
+    return most_memory() + 200 * 10**6 + rows * each
 
 
 def streamed_records(
