@@ -36,13 +36,11 @@ def command(
     model: ModelOfRun = None,
     head: Head = None,
     ledger: Annotated[
-        Path | None, option("An owner's ledger: its answers must be those in the run.", "--ledger", metavar="LEDGER")
+        Path | None, option("An owner's ledger: its answers must be those in the run.", metavar="LEDGER")
     ] = None,
     public: Annotated[
         Path | None,
-        typer.Option(
-            metavar="TABLE", help="The learner's public rows, by which what followed a pilot is computed again."
-        ),
+        option("The learner's public rows, by which what followed a pilot is computed again.", metavar="TABLE"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
