@@ -354,6 +354,9 @@ def test_equal_owners_written_out_and_counted_have_one_forecast(number):
         short.pop(key), long.pop(key)
     alone, of_each = short["on_new_records"].pop("alone"), long["on_new_records"].pop("alone")
     assert number * alone == _numbers(of_each)  # a number for each table of owners, as in "owners"
+    for one_share, each_share in zip(short["pilot_outlook"]["shares"], long["pilot_outlook"]["shares"], strict=True):
+        for key in ("settles", "epsilon"):
+            assert number * one_share.pop(key) == _numbers(each_share.pop(key))
     assert short == _numbers(long)
     assert len(each) == number
     for owner in each:

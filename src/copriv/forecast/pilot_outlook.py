@@ -118,11 +118,14 @@ def pilot_outlook(
         return None
     found, without = [], replace(members, epsilon=whole).together()
     for one in sorted({*SHARES, share} - {0.0}):
-        rng = np.random.default_rng([p, 28])
         noise = noise_foreseen(sample, asked, SHARES[0] * (1.0 - share) / one)
         others = float(counts @ (1.0 / noise)) - 1.0 / noise
         settles = [
-            settled([(2.0 * u * f / v, p), (2.0 * mean * f * o, p * (N - 1))][: min(N, 2)], pays, rng)
+            settled(
+                [(2.0 * u * f / v, p), (2.0 * mean * f * o, p * (N - 1))][: min(N, 2)],
+                pays,
+                np.random.default_rng([p, 28]),
+            )
             for (u, mean, pays), v, o in zip(draws, noise.tolist(), others.tolist(), strict=True)
         ]
         cost = replace(members, epsilon=(1.0 - one) * whole).together() / max(without, 1e-300)

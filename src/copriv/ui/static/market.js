@@ -103,7 +103,7 @@ async function page() {
     byId("mechanism").dataset.shown = found.mechanism;
     const [answer, ...rest] = found.said;
     byId("verdict").replaceChildren(h("span", { lang: "en" }, answer));
-    byId("said").replaceChildren(...rest.map((part) => (typeof part === "string" ? h("p", {}, part) : table(part))));
+    byId("said").replaceChildren(...rest.map((part) => (typeof part === "string" ? h("p", { lang: "en" }, part) : table(part))));
     const rows = found.mechanisms.find((one) => one.name === found.mechanism).owners;
     let k = 0;
     state.owners.forEach((seat, i) => {
@@ -118,7 +118,7 @@ async function page() {
   function table({ head, rows }) {
     const cells = (row) => row.map((text, k) => (k ? h("td", {}, text) : h("th", { scope: "row" }, text)));
     return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": head[0] },
-      h("table", {}, h("thead", {}, h("tr", {}, head.map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, rows.map((row) => h("tr", {}, cells(row))))));
+      h("table", { lang: "en" }, h("thead", {}, h("tr", {}, head.map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, rows.map((row) => h("tr", {}, cells(row))))));
   }
 
   function stand(kind, text) {

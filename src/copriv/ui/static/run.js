@@ -11,7 +11,7 @@ import { windowed } from "./windowed.js";
 
 const MARKS = { asked: "●", here: "○", away: "–", out: "×" };
 
-async // Which phase goes on, and what the pilot told; nothing for a run of one phase.
+// Which phase goes on, and what the pilot told; nothing for a run of one phase.
 function phase(found) {
   if (!found) return "";
   const { told } = found;
@@ -20,7 +20,7 @@ function phase(found) {
   return t("run.phase.known", { now: t(`run.phase.${found.now}`), after: range("after"), before: range("before"), yes: count(told.yes), no: count(told.no), open: count(told.open) });
 }
 
-function page() {
+async function page() {
   let state = null;
   const resize = longList(byId("lines"), eventText);
   const owners = windowed(byId("owners"), {
