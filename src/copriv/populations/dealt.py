@@ -350,17 +350,16 @@ class _Deal:
 
     def shares(self, steepness: float) -> Float[Array, "kinds records"]:
         """Share of each kind in every row at this s; the kinds have the agreed sizes."""
-        share = self.weight / self.weight.sum()
-        level = np.log(self.size)[:, None] + np.zeros((len(self.size), 1))
         if steepness == 0:
-            return _softmax(level)
-        along = steepness * self.scores
+            return self.size[:, None]
+        share, factor = self.weight / self.weight.sum(), self.size.copy()
+        along = np.exp(steepness * (self.scores - self.scores.max(axis=0)))
         for _ in range(500):  # convergence is slow at a large s
-            held = _softmax(level + along) @ share
+            held = factor * (along @ (share / (factor @ along)))
             if np.abs(held / self.size - 1.0).max() < 1e-3:
                 break
-            level += np.log(self.size / np.maximum(held, 1e-300))[:, None]
-        return _softmax(level + along)
+            factor *= self.size / np.maximum(held, 1e-300)
+        return factor[:, None] * along / (factor @ along)
 
     def shares_at(self, heterogeneity: float) -> Float[Array, "kinds records"]:
         """Shares of this heterogeneity, by bisection up to s = 30, where nearly every row belongs to one kind."""
@@ -391,11 +390,3 @@ class _Deal:
         """m_j, the mean gradient of each kind's rows at the common optimum."""
         held = shares * self.weight
         return np.asarray((held @ self.gradients) / held.sum(axis=1, keepdims=True))
-
-
-def _softmax(scores: Float[Array, "kinds records"]) -> Float[Array, "kinds records"]:
-    """Softmax of each column, in place; scipy's has too much overhead for thousands of calls."""
-    scores -= scores.max(axis=0)
-    np.exp(scores, out=scores)
-    scores /= scores.sum(axis=0)
-    return scores
