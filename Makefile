@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Tests start hundreds of processes, which find their modules compiled.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: setup demo test lint test-backends test-slow test-oldest test-ui test-long pictures-ui bench dist sbom audit docs notebooks pictures clean
 
 setup: $(VENV)/.ready

@@ -6,11 +6,10 @@ import os
 # Before numpy is imported. OpenBLAS takes other kernels on another processor, whose last bits a long run with clipping makes
 # 1e-8 of its result: with these, which any x86-64 processor of ten years has, frozen digits are the same on all of them.
 os.environ.setdefault("OPENBLAS_CORETYPE", "Haswell")
-os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # `make test` runs a process for each core
 
 import hypothesis
 import pytest
-from jaxtyping import install_import_hook
 
 import runtime_types
 
@@ -18,7 +17,7 @@ hypothesis.settings.register_profile("copriv", deadline=None, derandomize=True, 
 hypothesis.settings.load_profile("copriv")
 
 if os.environ.get("JAXTYPING_DISABLE") != "1":  # which the oldest jaxtyping obeys for functions, not for dataclasses
-    install_import_hook(["copriv", "copriv_papers"], "runtime_types.check")
+    runtime_types.install("copriv", "copriv_papers")
 
 # The pages' pictures need Playwright, which only `make test-ui` and `make pictures-ui` install.
 if importlib.util.find_spec("playwright") is None:

@@ -1,57 +1,100 @@
-"""The type checker that runs inside copriv's functions while tests run: beartype, an int being a float as in typing.
+"""Types and shapes in signatures are checked while tests run: by jaxtyping, with beartype, an int being a float as in typing.
 
-A check costs more than many a small function, and to build one costs a millisecond. So a checker is built when its
-function is first called, once for a function that another one defines again and again; and in one test each function is
-checked in its first calls only: what a loop calls for the thousandth time has the types of the first.
+A check costs more than many a small function, and to build one costs milliseconds. So it is built when its function is first
+called, functions inside others are left alone, which are made again in every call, and in one test each function is checked in
+its first calls only: what a loop calls for the hundredth time has the types of the first.
 """
 
+import ast
 import functools
 import sys
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import CodeType, ModuleType
 from typing import Any
 
 from beartype import BeartypeConf, beartype
+from jaxtyping import jaxtyped
 
-CALLS = 50
+CALLS = 10
 """Checked in one test, of each function."""
 
-_calls: Counter[Any] = Counter()
-_checkers: dict[Any, Callable[..., Any]] = {}
-_trusted: list[Any] = []
-
-
-def check(signature: Callable[..., Any]) -> Callable[..., Any]:
-    """What jaxtyping asks of a checker: a function of this signature that raises where an argument is of another type."""
-    module, name = signature.__module__, signature.__qualname__
-    one = module, name, signature.__code__.co_varnames  # the check of what is returned has a name more
-
-    @functools.wraps(signature)
-    def checked(*args: Any, **kwargs: Any) -> None:
-        _calls[one] += 1
-        if _calls[one] > CALLS:
-            _trust(module, name)
-            return
-        if one not in _checkers:
-            _checkers[one] = beartype(conf=BeartypeConf(is_pep484_tower=True))(signature)
-        _checkers[one](*args, **kwargs)
-
-    return checked
+_by_beartype = beartype(conf=BeartypeConf(is_pep484_tower=True))
+_test = 0
 
 
 def again() -> None:
     """Another test begins: every function is checked again."""
-    _calls.clear()
-    while _trusted:
-        del _trusted.pop().__no_type_check__
+    global _test
+    _test += 1
 
 
-def _trust(module: str, name: str) -> None:
-    """Until the next test: jaxtyping leaves functions alone that carry this mark. One inside another cannot be found."""
-    found: Any = sys.modules.get(module)
-    for part in name.split("."):
-        found = getattr(found, "__dict__", {}).get(part)
-    found = getattr(found, "__func__", getattr(found, "fget", found))
-    if getattr(found, "__wrapped__", None) is not None and "__no_type_check__" not in found.__dict__:
-        found.__no_type_check__ = True
-        _trusted.append(found)
+def check(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with its types checked, in its first calls of each test."""
+    checked, left, seen = None, CALLS, -1
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        nonlocal checked, left, seen
+        if seen != _test:
+            left, seen = CALLS, _test
+        elif not left:
+            return function(*args, **kwargs)
+        left -= 1
+        checked = checked or jaxtyped(function, typechecker=_by_beartype)
+        return checked(*args, **kwargs)
+
+    return called
+
+
+def check_class(decorated: type) -> type:
+    """A class whose values have the types of its fields, if it is a dataclass."""
+    if "__dataclass_fields__" in vars(decorated) and "__init__" in vars(decorated):
+        decorated.__init__ = check(decorated.__init__)  # type: ignore[misc]
+    return decorated
+
+
+def install(*packages: str) -> None:
+    """What is imported from these packages from now on is checked."""
+    sys.meta_path.insert(0, _Finder(packages))
+
+
+class _Finder(MetaPathFinder):
+    def __init__(self, packages: Sequence[str]) -> None:
+        self.packages = packages
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name.partition(".")[0] not in self.packages:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _Loader(spec.loader.name, spec.loader.path)
+        return spec
+
+
+class _Loader(SourceFileLoader):
+    def get_code(self, fullname: str) -> CodeType:
+        """The module's code with checks, which is never written beside that without them."""
+        path = self.get_filename(fullname)
+        tree = _Decorated().visit(ast.parse(self.get_data(path), path))
+        return compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)
+
+
+class _Decorated(ast.NodeTransformer):
+    """Classes, and functions of modules and of classes, with the decorators above."""
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        self.generic_visit(node)
+        node.decorator_list.insert(0, _named("check_class", node))  # after `dataclass` has made its `__init__`
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        node.decorator_list.append(_named("check", node))  # the function itself, before `property` and others
+        return node
+
+
+def _named(decorator: str, node: ast.AST) -> ast.expr:
+    return ast.copy_location(ast.parse(f"__import__({__name__!r}).{decorator}", mode="eval").body, node)

@@ -359,7 +359,7 @@ class _Deal:
             if np.abs(held / self.size - 1.0).max() < 1e-3:
                 break
             factor *= self.size / np.maximum(held, 1e-300)
-        return factor[:, None] * along / (factor @ along)
+        return np.asarray(factor[:, None] * along / (factor @ along))
 
     def shares_at(self, heterogeneity: float) -> Float[Array, "kinds records"]:
         """Shares of this heterogeneity, by bisection up to s = 30, where nearly every row belongs to one kind."""
