@@ -279,7 +279,9 @@ def test_the_first_forecast_of_the_template_says_what_was_planned(copriv):
     assert copriv("init").code == 0
     done = copriv("forecast", "agreement.toml")
     assert done.code == 0
-    assert re.search(r"What is left open was planned: .+, \d+ answers? of each owner\.", done.out), done.out
+    assert re.search(
+        r"Terms that the agreement leaves open were chosen by the plan: .+, \d+ answers? of each owner\.", done.out
+    ), done.out
     assert len(done.out.splitlines()) < 24, "on one screen"
 
 

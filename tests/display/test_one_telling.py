@@ -1,23 +1,27 @@
-"""One forecast, told everywhere: terminal, page, JSON, notebook, pictures and a run's table say the same, from one place."""
+"""One forecast, told everywhere: terminal, page, JSON, notebook, report, pictures and a run's table say the same."""
 
 import html
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from copriv import report
 from copriv.agreement import Agreement
 from copriv.cli.commands import forecast as screen
 from copriv.cli.console import tell
 from copriv.display import forecast as told
 from copriv.display.run import compared
 from copriv.forecast import Forecast, forecast
+from copriv.forecast.pilot_outlook import PilotAt, PilotOutlook
 from copriv.formatting.numbers import json_ready, percent
 from copriv.plan import candidates, planner
+from copriv.privacy.ledger.create import create_ledger
 from copriv.problem.verdict import Answer, Verdict
 from copriv.ui import views
 
@@ -157,6 +161,40 @@ def test_every_screen_says_what_the_sum_would_give(outlook: Forecast, capsys: py
         changed = replace(found, break_even_epsilon=hidden, break_even_epsilon_each=each)
         assert words in str(replace(outlook, with_sum=changed).with_sum_in_words)
     assert not any("aggregation" in line for line in told.notes(replace(outlook, with_sum=None)))
+
+
+def test_every_screen_says_what_a_pilot_would_tell(outlook: Forecast, capsys: pytest.CaptureFixture[str]) -> None:
+    found = PilotOutlook(
+        share=0.1, recommended=0.05, open=2,
+        shares=(
+            PilotAt(0.05, 1.1, (0.35,) * 3, (0.05,) * 3, 0.7), PilotAt(0.1, 1.3, (0.7,) * 3, (0.1,) * 3, 1.4),
+        ),
+    )  # fmt: skip
+    said = replace(outlook, pilot=found)
+    sentence = said.pilot_in_words
+    assert sentence is not None
+    assert "settles about 1.4 of 2 open verdicts and costs the model 1.3 times" in sentence
+    assert "Recommended: pilot = 0.05, which settles about 0.7 of 2 open verdicts" in sentence
+    tell(*told.details(said))
+    for text in (capsys.readouterr().out, " ".join(screen.lines(said))):
+        assert sentence in one_line(text)
+    document = json.loads(said.to_json())["pilot_outlook"]
+    assert document["in_words"] == sentence
+    assert view_of(said)["pilot_outlook"] == document
+
+
+def test_the_report_repeats_the_verdict_for_everybody_and_for_its_owner(said: Forecast, tmp_path: Path) -> None:
+    forecast, agreement = json.loads(said.to_json()), Agreement.of(TERMS)
+    for owner in said.owners:
+        (folder := tmp_path / owner.name).mkdir()
+        create_ledger(folder / "own.ledger", owner.name)
+        made = report.document(folder / "own.ledger", agreements=[agreement], forecast=forecast)
+        verdict = {"verdict": owner.verdict, "probability": owner.probability}
+        assert made["joining"] == {"goal": said.goal, "verdict": said.verdict, "owner": verdict}
+        shown = one_line(html.unescape(re.sub(r"<[^>]+>", " ", report.page(made))))
+        assert one_line(said.verdict) in shown
+        pays = f"{owner.verdict}; joining pays with a probability of {percent(owner.probability)}."
+        assert f"For {owner.name}: {pays}" in shown
 
 
 def test_pictures_say_it_too(said: Forecast, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,10 @@ def notes(outlook: Forecast) -> list[str]:
     agreed, u, said = outlook.agreed.agreement, outlook.heterogeneity, [assumption(outlook)]
     if outlook.agreed.words != AS_AGREED:
         answers = counted(agreed.answers, "answer")
-        said.insert(0, f"What is left open was planned: {agreed.rule_in_words}, {answers} of each owner.")
+        said.insert(
+            0,
+            f"Terms that the agreement leaves open were chosen by the plan: {agreed.rule_in_words}, {answers} of each owner.",
+        )
         if not outlook.comparison.same:
             ends = percent(outlook.agreed.relative_fitness.end["median"])
             said[0] += f" It reaches {ends}; what stands above is of the recommended terms."

@@ -175,8 +175,8 @@ def pilot(outlook: Forecast) -> str | None:
         one = found.at(share)
         assert one is not None
         return (
-            f"settles about {one.expected:.2g} of {counted(found.open, 'open verdict')} and costs the model {times(one.cost)} "
-            f"the error above the best, before what its answers improve"
+            f"settles about {one.expected:.2g} of {counted(found.open, 'open verdict')} and costs the model "
+            f"{times(one.cost)} times the error above the best, before what its answers improve"
         )
 
     said = []
