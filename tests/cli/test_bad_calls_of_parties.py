@@ -45,6 +45,9 @@ CALLS = {
     "runs a half": ("simulate own.toml --runs 1.5", 2, "whole number"),
     "a market without statements": ("market own.toml", 3, "states neither what privacy costs it nor"),
     "a market of another kind": ("market own.toml --mechanism cheapest", 2, "must be one of shapley, equal, common, posted"),
+    "a lot beyond the records": ("market lot.toml", 3, "give at most 2, or leave lot out"),
+    "a market of no runs": ("market own.toml --runs 0", 2, "--runs"),
+    "a market below a file": ("market own.toml --out file/x", 2, "file is a file"),
     "a page on no address": ("ui own.toml --host nonsense --no-browser", 2, "is no address that this machine alone"),
     "a page for others": ("ui own.toml --host 0.0.0.0 --no-browser", 2, "add --exposed if you mean it"),
     "a gallery that is not there": ("ui own.toml --figures nope --no-browser", 2, "nope"),
@@ -77,6 +80,8 @@ CALLS = {
     "a model that is cut": ("predict cut.json ab.csv", 3, "give the file that copriv learner wrote"),
     "an export of too many parameters": ("export long.json --skops x", 3, "has 3 parameters, the table gives 2 features"),
     "an export by another's dictionary": ("export strange.json --skops x", 3, "made for 3 columns, the table has 2"),
+    "an export of no usable model": ("export huge.json --skops x", 3, "the agreed theta_max is 10"),
+    "a prediction by no usable model": ("predict huge.json ab.csv", 3, "the agreed theta_max is 10"),
     "a model of words": ("export words.json --skops x", 3, "words.json: "),
     "an export to nowhere": ("export model.json", 2, "say where to"),
     "an export into no folder": ("export model.json --skops nowhere/x", 2, "there is no folder nowhere"),
@@ -91,6 +96,8 @@ def ground(tmp_path_factory):
     folder, before = tmp_path_factory.mktemp("parties"), Path.cwd()
     os.chdir(folder)
     Path("own.toml").write_text(TERMS)
+    stated = "\nmarket = {worth = 1.0, privacy_cost = {linear = 1.0}}\nlot = 5"
+    Path("lot.toml").write_text(TERMS.replace("epsilon = 1.0", f"epsilon = 1.0{stated}"))
     Path("people.csv").write_text("age,income,who\n" + "".join(f"{20 + i},{i % 7},{'ab'[i % 2]}\n" for i in range(60)))
     Path("two.csv").write_text("age,income\n20,1\n30,2\n")
     Path("ab.csv").write_text("a,b,y\n0.1,0.2,1\n0.3,0.5,2\n")
@@ -110,6 +117,7 @@ def ground(tmp_path_factory):
     for name, part in (
         ("long", {"theta": [0.1] * 3}),
         ("words", {"theta": ["a"]}),
+        ("huge", {"theta": [1e308, 0.1]}),
         ("strange", {"dictionary": dictionary}),
     ):
         Path(f"{name}.json").write_text(json.dumps(json.loads(text) | part))

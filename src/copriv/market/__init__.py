@@ -235,5 +235,6 @@ def check(terms: Agreement) -> None:
     larger = next((table for table in terms.owner_tables if (table.lot or 0) > table.records), None)
     if larger is not None:
         raise AgreementError(
-            f"owner.lot: {larger.name} has {larger.records:,} records; its lot is of no more than it is known to have"
+            f"owner.lot: {larger.name} is known to have {larger.records:,} records, and its lot is {larger.lot:,}; give at "
+            f"most {larger.records}, or leave lot out"
         )

@@ -91,6 +91,7 @@ class Model(Shown):
             inner = document["dictionary"]
             dictionary = None if inner is None else PublicDictionary.from_json(json.dumps(inner))
             record, fingerprint = dict(document["record"]), document["fingerprint"]
+            largest = float(np.abs(theta).max(initial=0.0))
         except InvalidInput:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -99,6 +100,12 @@ class Model(Shown):
             raise InvalidInput(
                 "model: the agreement in it was changed; its fingerprint does not match; ask for the file as copriv learner "
                 "wrote it"
+            )
+        most = agreement.model.theta_max
+        if largest > (1e30 if "personalized_at_home" in record else most):  # a model at home is not projected
+            raise InvalidInput(
+                f"model.theta: a parameter is {largest:g} in size, and the agreed theta_max is {most:g}: no run ends there; "
+                "ask for the file as copriv learner wrote it"
             )
         return cls(agreement, theta, dictionary, record)
 
