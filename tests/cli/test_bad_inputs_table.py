@@ -159,6 +159,216 @@ AGREEMENTS = {
     "one bound": ("components = 5", "components = 5\nbounds = {a = [0]}", "declare [low, high]"),
     "bounds that are true": ("components = 5", "components = 5\nbounds = {a = [false, true]}", "must be a number, not False"),
     "levels that are numbers": ("components = 5", "components = 5\ncategories = {a = [1, 2]}", "not 1"),
+    # What an owner states in a market.
+    "a market without worth": (
+        "epsilon = 1.0", "epsilon = 1.0\nmarket = {privacy_cost = {linear = 1.0}}", 'market.worth of "Alpha": missing'
+    ),
+    "a market without a cost": (
+        "epsilon = 1.0",
+        "epsilon = 1.0\nmarket = {worth = 1.0}",
+        "such as {worth = 100.0, privacy_cost = {linear = 2.0}}",
+    ),
+    "a market that is a number": ("epsilon = 1.0", "epsilon = 1.0\nmarket = 3", "must be a table, not 3; state worth"),
+    "a cost that is a number": (
+        "epsilon = 1.0",
+        "epsilon = 1.0\nmarket = {worth = 1.0, privacy_cost = 3}",
+        'privacy_cost of "Alpha": must be a table',
+    ),
+    "worth below 0": (
+        "epsilon = 1.0",
+        "epsilon = 1.0\nmarket = {worth = -1.0, privacy_cost = {linear = 1.0}}",
+        "at least 0, not -1.0; state worth",
+    ),
+    "worth nan": (
+        "epsilon = 1.0", "epsilon = 1.0\nmarket = {worth = nan, privacy_cost = {linear = 1.0}}", "finite number"
+    ),
+    "worth 1e308": (
+        "epsilon = 1.0", "epsilon = 1.0\nmarket = {worth = 1e308, privacy_cost = {linear = 1.0}}", "at most 1e+30"
+    ),
+    "worth in words": (
+        "epsilon = 1.0",
+        'epsilon = 1.0\nmarket = {worth = "much", privacy_cost = {linear = 1.0}}',
+        "must be a number, not 'much'",
+    ),
+    "worth true": (
+        "epsilon = 1.0",
+        "epsilon = 1.0\nmarket = {worth = true, privacy_cost = {linear = 1.0}}",
+        "must be a number, not True",
+    ),
+    "worth misspelt": (
+        "epsilon = 1.0", "epsilon = 1.0\nmarket = {wroth = 1.0, privacy_cost = {linear = 1.0}}", "did you mean worth?"
+    ),
+    "a cost misspelt": (
+        "epsilon = 1.0", "epsilon = 1.0\nmarket = {worth = 1.0, privacy_cost = {lineer = 1.0}}", "did you mean linear?"
+    ),
+    "a cost of two shapes": (
+        "epsilon = 1.0",
+        "epsilon = 1.0\nmarket = {worth = 1.0, privacy_cost = {linear = 1.0, quadratic = 1.0}}",
+        "give one shape of linear, quadratic, threshold and table, not 2",
+    ),
+    "a cost of no shape": (
+        "epsilon = 1.0", "epsilon = 1.0\nmarket = {worth = 1.0, privacy_cost = {}}", "threshold and table, not 0"
+    ),
+    "a cost below 0": (
+        "epsilon = 1.0", "epsilon = 1.0\nmarket = {worth = 1.0, privacy_cost = {linear = -1.0}}", "at least 0"
+    ),
+    "a cost of 1e308": (
+        "epsilon = 1.0", "epsilon = 1.0\nmarket = {worth = 1.0, privacy_cost = {quadratic = 1e308}}", "at most 1e+30"
+    ),
+    "a threshold alone": (
+        "epsilon = 1.0",
+        "epsilon = 1.0\nmarket = {worth = 1.0, privacy_cost = {threshold = 1.0}}",
+        "threshold and above belong together",
+    ),
+    "a threshold of 0": (
+        "epsilon = 1.0",
+        "epsilon = 1.0\nmarket = {worth = 1.0, privacy_cost = {threshold = 0, above = 1.0}}",
+        "greater than 0",
+    ),
+    "above beside a line": (
+        "epsilon = 1.0",
+        "epsilon = 1.0\nmarket = {worth = 1.0, privacy_cost = {linear = 1.0, above = 1.0}}",
+        "threshold and above belong together",
+    ),
+    "a table of nothing": (
+        "epsilon = 1.0", "epsilon = 1.0\nmarket = {worth = 1.0, privacy_cost = {table = []}}", "must have at least one"
+    ),
+    "a table that is a number": (
+        "epsilon = 1.0", "epsilon = 1.0\nmarket = {worth = 1.0, privacy_cost = {table = 3}}", "must be a list"
+    ),
+    "a table that falls": (
+        "epsilon = 1.0",
+        "epsilon = 1.0\nmarket = {worth = 1.0, privacy_cost = {table = [[1.0, 2.0], [2.0, 1.0]]}}",
+        "their money must not fall",
+    ),
+    "a table turned round": (
+        "epsilon = 1.0",
+        "epsilon = 1.0\nmarket = {worth = 1.0, privacy_cost = {table = [[2.0, 1.0], [1.0, 2.0]]}}",
+        "must rise in epsilon",
+    ),
+    "a point of three": (
+        "epsilon = 1.0",
+        "epsilon = 1.0\nmarket = {worth = 1.0, privacy_cost = {table = [[1.0, 2.0, 3.0]]}}",
+        "must have at most 2 values",
+    ),
+    "a point of one": (
+        "epsilon = 1.0",
+        "epsilon = 1.0\nmarket = {worth = 1.0, privacy_cost = {table = [[1.0]]}}",
+        'privacy_cost.table.0 of "Alpha": has too few values; state worth',
+    ),
+    "a point in words": (
+        "epsilon = 1.0",
+        'epsilon = 1.0\nmarket = {worth = 1.0, privacy_cost = {table = [["a", 1.0]]}}',
+        "must be a number, not 'a'",
+    ),
+    "a point at 0": (
+        "epsilon = 1.0",
+        "epsilon = 1.0\nmarket = {worth = 1.0, privacy_cost = {table = [[0.0, 1.0]]}}",
+        "greater than 0",
+    ),
+    "a lot of nothing": ("epsilon = 1.0", "epsilon = 1.0\nlot = 0", "at least 1, not 0; it is how many records"),
+    "a lot and a half": ("epsilon = 1.0", "epsilon = 1.0\nlot = 1.5", "whole number"),
+    # A pilot, and what it may choose.
+    "a pilot of everything": (
+        "seed = 7", "seed = 7\npilot = 1.0", "give the share of each budget that the pilot may take, such as 0.1"
+    ),
+    "a pilot below 0": ("seed = 7", "seed = 7\npilot = -0.1", "must be at least 0"),
+    "a pilot nan": (
+        "seed = 7", "seed = 7\npilot = nan", "give the share of each budget that the pilot may take, such as 0.1"
+    ),
+    "a pilot infinite": (
+        "seed = 7", "seed = 7\npilot = inf", "give the share of each budget that the pilot may take, such as 0.1"
+    ),
+    "a pilot in words": (
+        "seed = 7", 'seed = 7\npilot = "some"', "give the share of each budget that the pilot may take, such as 0.1"
+    ),
+    "a pilot in percent": (
+        "seed = 7", 'seed = 7\npilot = "10%"', "give the share of each budget that the pilot may take, such as 0.1"
+    ),
+    "a pilot true": (
+        "seed = 7", "seed = 7\npilot = true", "give the share of each budget that the pilot may take, such as 0.1"
+    ),
+    "a pilot in a list": (
+        "seed = 7", "seed = 7\npilot = [0.1]", "give the share of each budget that the pilot may take, such as 0.1"
+    ),
+    "a pilot of next to nothing": ("seed = 7", "seed = 7\npilot = 1e-300", "at least 1e-12"),
+    "a pilot misspelt": ("seed = 7", "seed = 7\npilott = 0.1", "did you mean pilot?"),
+    "a pilot after the pilot": ("seed = 7", 'seed = 7\npilot = 0.1\nmechanism = "pilot"', "mechanism"),
+    "a pilot of a sum": ("seed = 7", 'seed = 7\npilot = 0.1\naggregation = "sum"\ncolluding = 0\ngroup_size = 2', "leave"),
+    "a pilot on a graph": ("seed = 7", 'seed = 7\npilot = 0.1\ngraph = "ring"', "leave"),
+    "ranges without a pilot": ("seed = 7", "seed = 7\nranges = {step = [0.1, 1.0]}", "or leave ranges out"),
+    "ranges of a guarantee": (
+        "seed = 7",
+        "seed = 7\npilot = 0.1\nranges = {epsilon = [0.1, 1.0]}",
+        "is fixed before a pilot; its answers choose among step",
+    ),
+    "ranges turned round": (
+        "seed = 7", "seed = 7\npilot = 0.1\nranges = {step = [1.0, 0.1]}", "from low to high, not from 1 to 0.1"
+    ),
+    "ranges below 0": ("seed = 7", "seed = 7\npilot = 0.1\nranges = {step = [-1.0, 0.1]}", "its range begins at -1"),
+    "ranges of one": (
+        "seed = 7", "seed = 7\npilot = 0.1\nranges = {step = [1.0]}", "has too few values; give [low, high]"
+    ),
+    "ranges of three": (
+        "seed = 7", "seed = 7\npilot = 0.1\nranges = {step = [1.0, 2.0, 3.0]}", "must have at most 2 values"
+    ),
+    "ranges nan": ("seed = 7", "seed = 7\npilot = 0.1\nranges = {step = [nan, 1.0]}", "finite number"),
+    "ranges that are a number": (
+        "seed = 7", "seed = 7\npilot = 0.1\nranges = 3", "must be a table, not 3.0; give [low, high]"
+    ),
+    "ranges in words": ("seed = 7", 'seed = 7\npilot = 0.1\nranges = {step = ["a", "b"]}', "must be a number, not 'a'"),
+    "pilot's terms without a pilot": (
+        "seed = 7",
+        "seed = 7\npilot_terms = {start = [0.0], gradient_bound = 1.0, feature_bound = 1.0}",
+        "or leave pilot_terms out",
+    ),
+    "pilot's terms that are a number": (
+        "seed = 7", "seed = 7\npilot = 0.1\npilot_terms = 3", "copriv forecast --out DIR writes them"
+    ),
+    "pilot's terms in part": (
+        "seed = 7", "seed = 7\npilot = 0.1\npilot_terms = {start = [0.0]}", "gradient_bound: missing"
+    ),
+    "pilot's terms misspelt": (
+        "seed = 7",
+        "seed = 7\npilot = 0.1\npilot_terms = {start = [0.0], gradient_bound = 1.0, feature_bound = 1.0, los_bound = 1}",
+        "did you mean loss_bound?",
+    ),
+    "a pilot's bound below 0": (
+        "seed = 7",
+        "seed = 7\npilot = 0.1\npilot_terms = {start = [0.0], gradient_bound = -1.0, feature_bound = 1.0}",
+        "greater than 0",
+    ),
+    "a pilot's loss bound of 0": (
+        "seed = 7",
+        "seed = 7\npilot = 0.1\npilot_terms = {start = [0.0], gradient_bound = 1.0, feature_bound = 1.0, loss_bound = 0}",
+        "greater than 0",
+    ),
+    "a pilot's start nan": (
+        "seed = 7",
+        "seed = 7\npilot = 0.1\npilot_terms = {start = [nan], gradient_bound = 1.0, feature_bound = 1.0}",
+        "finite number",
+    ),
+    "a pilot's start of another length": (
+        "seed = 7",
+        "seed = 7\npilot = 0.1\npilot_terms = {start = [0.0], gradient_bound = 1.0, feature_bound = 1.0}",
+        "pilot_terms.start: 1 numbers for 5 parameters; give one",
+    ),
+    "a pilot's start of nothing": (
+        "seed = 7",
+        "seed = 7\npilot = 0.1\npilot_terms = {start = [], gradient_bound = 1.0, feature_bound = 1.0}",
+        "pilot_terms.start: 0 numbers for 5 parameters",
+    ),
+    "a pilot's metric that climbs": (
+        "seed = 7",
+        "seed = 7\npilot = 0.1\npilot_terms = {start = [0.0], gradient_bound = 1, feature_bound = 1, preconditioner = [[-1]]}",
+        "positive definite",
+    ),
+    "a pilot's metric of another size": (
+        "seed = 7",
+        "seed = 7\npilot = 0.1\npilot_terms = "
+        "{start = [0, 0, 0, 0, 0], gradient_bound = 1, feature_bound = 1, preconditioner = [[1]]}",
+        "needs 5 rows of 5 numbers",
+    ),
     "an agreement without words": ("[agreement]", "agreement = 3\n[x]", "must be a table"),
 }  # fmt: skip
 

@@ -89,16 +89,13 @@ class Problem(Shown):
                 f"data.fourier_features: {waves} waves are agreed, the records have {sorted(p)[0]} features; arrays are taken "
                 "as they are: map them first (copriv.data.RandomFeatures), or leave the key out"
             )
-        start = self.terms.agreement.start
-        if start is not None and len(start) != self.n_parameters:
-            raise AgreementError(
-                f"agreement.start: {len(start)} numbers for {self.n_parameters} parameters; give one for each"
-            )
-        matrix = self.terms.agreement.preconditioner
-        if matrix is not None and np.shape(matrix) != (self.n_parameters, self.n_parameters):
-            raise AgreementError(
-                f"agreement.preconditioner: needs {self.n_parameters} rows of {self.n_parameters} numbers"
-            )
+        agreed, number = self.terms.agreement, self.n_parameters
+        for table, of in (("agreement", agreed), ("agreement.pilot_terms", agreed.pilot_terms)):
+            start, matrix = (None, None) if of is None else (of.start, of.preconditioner)
+            if start is not None and len(start) != number:
+                raise AgreementError(f"{table}.start: {len(start)} numbers for {number} parameters; give one for each")
+            if matrix is not None and np.shape(matrix) != (number, number):
+                raise AgreementError(f"{table}.preconditioner: needs {number} rows of {number} numbers")
 
     @classmethod
     def load(cls, agreement: Agreement, held_out: int = 0, opened: Source | None = None) -> "Problem":

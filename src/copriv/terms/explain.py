@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
@@ -24,6 +24,8 @@ _REMEDIES = {
     "agreement.step": 'give a number, or "auto" to have it planned',
     "agreement.worthwhile": 'give a share, such as 0.005 or "0.5%"',
     "agreement.pilot": 'give the share of each budget that the pilot may take, such as 0.1, or "auto"',
+    "agreement.pilot_terms": "copriv forecast --out DIR writes them from the public rows",
+    "agreement.ranges": "give [low, high] for each term that the pilot's answers may choose, such as step = [0.1, 1.0]",
     "agreement.seed": "give a whole number, 0 or more",
     "model.loss": "name a loss, such as squared",
     "model.gradient_bound": 'give a number, or "auto" to have it planned',
@@ -55,6 +57,8 @@ _REMEDIES = {
     "owner.epsilon": "it is the owner's whole privacy budget; agree on a number such as 1.0",
     "owner.delta": "give 0, or a number far below one over the records, such as 0.000001",
     "owner.overlap": "it is how many owners may hold the same record; give 1 where they share none",
+    "owner.market": "state worth and privacy_cost in money, such as {worth = 100.0, privacy_cost = {linear = 2.0}}",
+    "owner.lot": "it is how many records the owner is known to have at least; give a whole number, or leave it out",
     "owner.key": "it is the SHA-256 of the owner's public key, 64 hexadecimal digits; copriv owner keys prints it",
 }
 
@@ -109,20 +113,20 @@ def _problem(
     first = errors[0]
     if not place:
         return str(first["msg"]).removeprefix("Value error, ")
-    path = ".".join(printable(str(part), 60) for part in place)
+    table, key = _key(place)
+    lacks_values = first["type"] == "missing" and len(place) > 2 and isinstance(place[-1], int)
+    path = ".".join(printable(str(part), 60) for part in (place[:-1] if lacks_values else place))
     if owner := _owner(place, document):
         path += f" of {owner}"
-    table, key = _key(place)
-    if first["type"] == "missing" and len(place) > 2 and isinstance(place[-1], int):
-        return f"{path.rpartition('.')[0]}: has too few values{_remedy(table, key)}"
+    if lacks_values:
+        return f"{path}: has too few values{_remedy(table, key)}"
     if first["type"] == "missing":
         return f"{path}: missing; every agreement must give it{_remedy(table, key)}"
     if first["type"] == "extra_forbidden":
-        known = list(tables)
-        if key and table in tables:
-            known = list(tables[table].model_fields)
+        *above, unknown = (str(part) for part in place if not isinstance(part, int))
+        known = _keys_below(tables, above)
         advice = f"check its spelling; known are {', '.join(known)}"
-        if near := difflib.get_close_matches(key or table, known, n=1):
+        if near := difflib.get_close_matches(unknown, known, n=1):
             advice = f"did you mean {near[0]}?"
         return f"{path}: not a key of the {next(iter(tables))}; {advice}"
     if first["type"] == "value_error":
@@ -151,6 +155,7 @@ _RULES = {
     "bool_type": "must be true or false",
     "string_too_short": "must not be empty",
     "too_short": "must have at least one",
+    "too_long": "must have at most {max_length} values",
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type", "mapping_type"), "must be a table"),
     **dict.fromkeys(("tuple_type", "list_type"), "must be a list"),
 }
@@ -172,6 +177,17 @@ def _rule(error: Mapping[str, Any]) -> str:
     if kind not in _RULES:
         return f"cannot be read ({error['msg']})"
     return _RULES[kind].format(**limits)
+
+
+def _keys_below(tables: Mapping[str, type[BaseModel]], above: Sequence[str]) -> list[str]:
+    """List the keys of the table at a path of names, or the tables themselves where the path is empty."""
+    if not above:
+        return list(tables)
+    fields = tables[above[0]].model_fields
+    for key in above[1:]:
+        kind = fields[key].annotation
+        fields = next(one for one in (kind, *get_args(kind)) if hasattr(one, "model_fields")).model_fields
+    return list(fields)
 
 
 def _owner(place: tuple[str | int, ...], document: Any) -> str:
