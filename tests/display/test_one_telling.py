@@ -141,6 +141,10 @@ def test_every_screen_says_what_the_sum_would_give(outlook: Forecast, capsys: py
     assert found is not None
     assert sentence is not None
     assert percent(found.together) in sentence
+    assert "Noise is" not in sentence, "one run in each world does not tell"
+    quarter = replace(found.assessment, from_noise=0.25 * found.assessment.relative_fitness.end["mean"])
+    said = str(replace(outlook, with_sum=replace(found, assessment=quarter)).with_sum_in_words)
+    assert "Noise is 25 % of that on average; bounds on gradients, the step and the number of answers leave" in said
     tell(*told.details(outlook))
     for text in (capsys.readouterr().out, " ".join(screen.lines(outlook)), repr(outlook)):
         assert sentence in one_line(text)
@@ -161,6 +165,8 @@ def test_every_screen_says_what_the_sum_would_give(outlook: Forecast, capsys: py
         changed = replace(found, break_even_epsilon=hidden, break_even_epsilon_each=each)
         assert words in str(replace(outlook, with_sum=changed).with_sum_in_words)
     assert not any("aggregation" in line for line in told.notes(replace(outlook, with_sum=None)))
+    summed = replace(outlook, with_sum=None, recommended=quarter)
+    assert any("of what the best terms found cost on average; bounds" in line for line in told.notes(summed))
 
 
 def test_every_screen_says_what_a_pilot_would_tell(outlook: Forecast, capsys: pytest.CaptureFixture[str]) -> None:

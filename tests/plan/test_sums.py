@@ -147,6 +147,9 @@ def test_a_forecast_of_a_sum_is_exact_where_it_is_without() -> None:
     floor = assess(copriv.Problem.forecasting(silent, public()), "", runs=20).relative_fitness.mean[-1]
     seen, with_sum = (float(found[how].relative_fitness.mean[-1] - floor) for how in ("each", "sum"))
     assert with_sum == pytest.approx(seen / 5.0, rel=1e-4), "N - t times less"
+    for how, noise in (("each", seen), ("sum", with_sum)):
+        assert found[how].from_noise == pytest.approx(noise, rel=0.25)  # of 168 degrees of freedom
+        assert found[how].noise_share == pytest.approx(noise / (noise + floor), abs=0.1)
 
 
 def test_a_forecast_of_single_answers_says_what_their_sum_would_cost() -> None:

@@ -12,6 +12,7 @@ from copriv.agreement import Agreement
 from copriv.errors import UsageError
 from copriv.privacy.noise import Law
 from copriv.privacy.simulated_noise import SimulatedNoise, draws
+from copriv.simulation.result import from_noise
 from copriv.types import Array
 
 RUNS, P = 10_000, 2
@@ -142,3 +143,33 @@ def test_how_many_draws_are_made_at_once_changes_none(law: Law, monkeypatch: pyt
     many = drawn()
     monkeypatch.setattr(SimulatedNoise, "CELLS", 2 * 3 * 2 * 5)
     assert drawn() == many
+
+
+def test_how_much_of_the_cost_is_noise_and_what_bounds_leave() -> None:
+    """Against runs without noise, on records of which a few are far longer than the bound."""
+    rng, shares = np.random.default_rng(5), []
+    X = rng.normal(size=(400, P)) * (1.0 + 9.0 * (rng.random((400, 1)) < 0.05))
+    records = [(half, half @ np.array([1.0, -2.0]) + rng.normal(size=200)) for half in np.split(X, 2)] * 2
+    terms = summed(4, horizon=40, answers=39, attempts=0, iterate="last", step=0.2)
+    for bound in (20.0, 50.0, 100.0):
+        owner = {"epsilon": 40.0, "records": 200}
+        terms = terms.replace(model={"gradient_bound": bound, "regularization": 0.0}, owner=owner)
+        noisy, silent = (
+            copriv.simulate(one, records, runs=400, seed=1, alone=False, own_records=False)
+            for one in (terms, terms.replace(owner={"epsilon": 1e9}))
+        )
+        assert noisy.from_noise is not None
+        mean = noisy.relative_fitness.final["mean"]
+        added = mean - silent.relative_fitness.final["mean"]
+        assert abs(noisy.from_noise - added) < 0.1 * mean
+        shares.append(noisy.noise_share)
+    assert shares[0] < 0.1
+    assert 0.3 < shares[1] < 0.5
+    assert shares[2] > 0.9
+
+
+def test_two_runs_in_each_world_tell_the_part_of_noise_without_bias() -> None:
+    θ = np.random.default_rng(0).normal(size=(20_000, 2))  # ψ = 3 + θ², so that noise adds 1
+    found = from_noise(3.0 + θ**2, 3.0 + θ.mean(axis=1) ** 2)
+    assert found == pytest.approx(1.0, abs=0.06)  # six standard errors; without the factor it would be 0.5
+    assert from_noise(θ[:, :1] ** 2, θ[:, 0] ** 2) is None

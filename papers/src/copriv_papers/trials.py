@@ -130,6 +130,8 @@ class Outcome:
     source: str
     description: str
     seconds: float
+    noise_share: float | None = None
+    """Share of the mean ψ at the end that is due to noise; None also where an earlier version kept the outcome."""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -245,6 +247,7 @@ def outcome(trial: Trial, shared: Reference, parts: list[tuple[Simulation, Array
         source=shared.source,
         description=shared.description,
         seconds=whole.seconds,
+        noise_share=whole.noise_share,
     )
 
 

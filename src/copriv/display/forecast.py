@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Sequence
 
 from copriv.display.simulation import disagreement
-from copriv.display.verdict import advice, assumption, names, of_forecast, pilot, with_sum
+from copriv.display.verdict import advice, assumption, names, noise, of_forecast, pilot, with_sum
 from copriv.forecast import Assessment, Band, Choice, Forecast, OwnerForecast, Plan
 from copriv.forecast.assessment import AS_AGREED, CostOfGraph, Robustness
 from copriv.forecast.coalition_value import LEAST_EPSILON
@@ -114,6 +114,8 @@ def notes(outlook: Forecast) -> list[str]:
         said.append(_on_graph(outlook.graph))
     if outlook.with_sum is not None:
         said.append(str(with_sum(outlook)))
+    if outlook.recommended.agreement.summed:
+        said += filter(None, [noise(outlook.recommended.noise_share, "what the best terms found cost")])
     if u.source == "not stated" and not u.alike and outlook.n_owners > 1 and outlook.joining.answer != "open":
         said.append("Owners are taken to differ as those of real tables do; alike: heterogeneity = 0.")
     if (

@@ -1,6 +1,6 @@
 """A simulation in sentences and tables."""
 
-from copriv.display.verdict import of_simulation
+from copriv.display.verdict import noise, of_simulation
 from copriv.formatting.cards import Card, Table
 from copriv.formatting.numbers import counted, percent, percent_range, plain_number
 from copriv.rules import named
@@ -38,6 +38,7 @@ def details(result: Simulation) -> list[str | Table]:
         )
     if result.clipped > 0:
         measured.append(f"{percent(result.clipped)} of the records' gradients were clipped.")
+        measured += filter(None, [noise(result.noise_share, "what the model costs")])
     return [
         result.description,
         question(result),

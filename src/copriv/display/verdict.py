@@ -202,10 +202,21 @@ def with_sum(outlook: Forecast) -> str | None:
     least = f"{hidden}, with or without it" if hidden == each else f"{hidden} with it, and {each} without"
     reached, seen = percent(found.together), percent(outlook.together)
     compared = "as without" if reached == seen else f"in place of {seen}"
-    return (
+    said = [
         f'With aggregation = "sum" (the learner sees the sum of answers alone) the best terms found reach {reached} '
-        f"{compared}. Joining typically pays {least}."
-    )
+        f"{compared}.",
+        noise(found.assessment.noise_share),
+        f"Joining typically pays {least}.",
+    ]
+    return " ".join(filter(None, said))
+
+
+def noise(share: float | None, cost: str = "that") -> str:
+    """Say which share of a cost is noise, and what leaves the rest; nothing where that is not known."""
+    if share is None:
+        return ""
+    left = "bounds on gradients, the step and the number of answers leave the rest, whatever the noise"
+    return f"Noise is {percent(round(share, 2))} of {cost} on average; {left}."
 
 
 def _for_whom(epsilon: float | None) -> str:

@@ -36,6 +36,7 @@ from copriv.problem import Problem
 from copriv.rules import named
 from copriv.rules.graph import Graph
 from copriv.rules.rule import InRounds
+from copriv.simulation.result import from_noise, share_of
 from copriv.types import Array
 
 WORLDS = 32
@@ -100,6 +101,14 @@ class Assessment(Shown, Framed):
     """θ at the end of every run, by world."""
     outliers: float = 0.0
     """E ψ that records add which are too rare for the public rows (`copriv.plan.outliers`)."""
+    from_noise: float | None = None
+    """Part of E ψ that is due to noise; the rest is left by bounds, step and answers. None for one run in each world, and on a
+    graph."""
+
+    @property
+    def noise_share(self) -> float | None:
+        """Share of E ψ that is due to noise; None where that is not known."""
+        return share_of(self.from_noise, self.relative_fitness.end["mean"])
 
     @property
     def insured_cost(self) -> float:
@@ -281,6 +290,7 @@ class WithSum:
             "colluding": terms.colluding,
             "relative_fitness": self.assessment.relative_fitness.end,
             "words": self.assessment.words,
+            "noise_share": self.assessment.noise_share,
             "break_even_epsilon": self.break_even_epsilon,
             "break_even_epsilon_each": self.break_even_epsilon_each,
         }
@@ -345,7 +355,11 @@ def assess(
     band = Band(k, mean, np.median(ψ, axis=0), np.minimum(low, mean), np.maximum(high, mean))
     private = not agreement.model.gradient_bound_assumed
     models = np.stack([one.theta for one in simulated])
-    return Assessment(agreement, kind, band, private, words, by_world[:, :, -1], models)
+    noisy, draws = None, by_world[:, :, -1]
+    if not graph:
+        of_mean = [one.on_all(θ.mean(axis=0, keepdims=True))[0] for one, θ in zip(worlds, models, strict=True)]
+        noisy = from_noise(draws, np.array(of_mean))
+    return Assessment(agreement, kind, band, private, words, draws, models, from_noise=noisy)
 
 
 def _as_participants(agreement: Agreement) -> Float[Array, "participants 3"]:

@@ -45,6 +45,7 @@ from copriv.simulation.result import (
     OwnerOutcome,
     RelativeFitness,
     Simulation,
+    from_noise,
 )
 from copriv.simulation.runs import Lies, NoiseSource, Options, one_answers, play
 from copriv.types import Array
@@ -188,6 +189,7 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
         worthwhile=agreement.worthwhile,
         measured_in=agreement.error_in_words,
         public_only=_psi_of(problem, public),
+        from_noise=from_noise(ψ[-1:], _psi(problem, last.mean(axis=0, keepdims=True), 1)) if graph is None else None,
         graph=graph,
     )
 

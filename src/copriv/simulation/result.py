@@ -128,6 +128,26 @@ class GraphOutcome:
         return {"spectral_gap": self.spectral_gap, "mean_model": _summary(self.of_mean)}
 
 
+def from_noise(ψ: Float[Array, "*worlds runs"], of_mean: Float[Array, "*worlds"]) -> float | None:
+    """The part of E ψ by which runs on the same records differ: noise, and whose turn it is. None for a single run.
+
+    ψ: at the end of every run, by world. of_mean: ψ of the mean of the runs' models, by world.
+
+    For the squared loss f(θ) − f(mean) has a mean of ½ tr(A Cov θ), and the mean of R runs takes 1/R of it away; for others
+    this is its first term. The rest of E ψ is of the bounds, the step and the number of answers, at any noise that leaves
+    the mean model where it is.
+    """
+    runs = ψ.shape[-1]
+    if runs < 2:
+        return None
+    return max(float(np.mean(ψ.mean(axis=-1) - of_mean)) * runs / (runs - 1), 0.0)
+
+
+def share_of(noise: float | None, cost: float) -> float | None:
+    """Share of a cost that is due to noise, at most 1: both are estimates."""
+    return None if noise is None else min(noise / max(cost, 1e-300), 1.0)
+
+
 def _summary(psi: Float[Array, " runs"]) -> dict[str, float]:
     p25, median, p75 = np.quantile(psi, (0.25, 0.5, 0.75)).tolist()
     return {"p25": p25, "median": median, "p75": p75, "mean": float(psi.mean())}
@@ -177,6 +197,9 @@ class Simulation(Shown, Framed, Drawn):
     """Name of the error on owners' own records, with its unit."""
     public_only: float | None = None
     """ψ of the public rows' own model; None where there is none."""
+    from_noise: float | None = None
+    """Part of the mean ψ at the end that is due to noise; the rest is left by bounds, step and answers. None for one run, and
+    where owners on a graph have models of their own."""
     graph: "GraphOutcome | None" = None
     """Owners' models, where each has its own (`agreement.graph`): ψ is then the mean of theirs, and θ their mean."""
 
@@ -194,6 +217,11 @@ class Simulation(Shown, Framed, Drawn):
     def runs(self) -> int:
         """How many runs."""
         return len(self.theta)
+
+    @property
+    def noise_share(self) -> float | None:
+        """Share of the mean ψ at the end that is due to noise; None where that is not known."""
+        return share_of(self.from_noise, self.relative_fitness.final["mean"])
 
     @property
     def better_together(self) -> list[str]:
@@ -258,6 +286,7 @@ class Simulation(Shown, Framed, Drawn):
             "bound_enforced": self.bound_enforced,
             "warning": "; ".join(self.warnings),
             "clipped": self.clipped,
+            "from_noise": self.from_noise,
             "goal": self.goal,
             "worthwhile": self.worthwhile,
             "verdict": self.verdict,
@@ -304,6 +333,7 @@ class Simulation(Shown, Framed, Drawn):
         )
         ψ = np.concatenate([one.relative_fitness.runs for one in every])
         graphs = [one.graph for one in every if one.graph is not None]
+        noisy = [(one.from_noise, one.runs - 1) for one in every if one.from_noise is not None]
         return replace(
             self,
             seconds=sum(one.seconds for one in every),
@@ -311,6 +341,7 @@ class Simulation(Shown, Framed, Drawn):
             theta=np.concatenate([one.theta for one in every]),
             clipped=float(np.average([one.clipped for one in every], weights=[one.runs for one in every])),
             owners=owners,
+            from_noise=float(np.average(*zip(*noisy, strict=True))) if noisy else None,
             graph=graphs[0].merge(graphs[1:]) if graphs else None,
             held_out=np.concatenate(held) if held else None,
             durations=None if self.durations is None else np.concatenate([one.durations for one in every]),

@@ -70,15 +70,23 @@ def _least_owners(seen: str) -> Callable[[Found], Answer]:
 
 
 def _less_with_the_sum(found: Found) -> Answer:
-    """ψ where each answer is seen over ψ of the sum alone, of 10 and 86 equal banks at ε = 1."""
+    """ψ where each answer is seen over ψ of the sum alone, of 10 and 86 equal banks at ε = 1, and how much of both is noise."""
     pairs = [[bank(table, N, 1.0, seen) for seen in BOTH] for table in TABLES for N in (10, 86)]
     pairs = [pair for pair in pairs if pair[1] in found.outcomes]
     ratios = [found.psi(each) / found.psi(summed) for each, summed in pairs]
+
+    def noise(name: str) -> str:
+        share = found.outcomes[name].noise_share
+        return "unknown" if share is None else f"{100 * share:.2g} %"
+
     told = "; ".join(
-        f"{summed.split(' at')[0]}: {ratio:.3g}, with {100 * found.outcomes[summed].clipped:.1g} % clipped"
-        for ratio, (_, summed) in zip(ratios, pairs, strict=True)
+        f"{summed.split(' at')[0]}: {ratio:.3g} ({noise(each)} of ψ is noise where each answer is seen, {noise(summed)} of the sum)"
+        for ratio, (each, summed) in zip(ratios, pairs, strict=True)
     )
-    words = f"Of equal terms the noise's variance is 9 and 85 times less. {told[:1].upper()}{told[1:]}."
+    words = (
+        f"Of equal terms the noise's variance is 9 and 85 times less; the rest of ψ is left by bounds on gradients, steps and few "
+        f"answers, which keep noise low. {told[:1].upper()}{told[1:]}."
+    )
     here = len(ratios) // 2
     return Answer(tuple(ratios[:here]), (), words, tuple(ratios[here:]))
 
