@@ -328,24 +328,20 @@ def assess(
         worlds = [world.dealt() for world in worlds]
     problems = [world.problem for world in worlds]
     each = -(-runs // len(worlds))
-    simulated = [
-        runs_in(world, problem.terms, each, seed, i * each, record_at=None) for i, world in enumerate(problems)
-    ]
-    k = simulated[0].k
-    by_world = np.stack([one.relative_fitness for one in simulated])
+    simulated = runs_in(problems, problem.terms, each, seed, record_at=None)
+    k, by_world = simulated.k, simulated.relative_fitness
     ψ = by_world.reshape(-1, len(k))
     kind: Literal["exact", "simulated"] = "simulated"
     mean = ψ.mean(axis=0)
     by_pool = not dealt and (alike or agreement.synchronous)
-    if all(one.clipped == 0 for one in simulated) and (graph or by_pool):
+    if simulated.clipped == 0 and (graph or by_pool):
         means = list(takewhile(lambda one: one is not None, (_exact_mean(at(problem.terms)) for at in problems)))
         if len(means) == len(worlds):
             kind, mean = "exact", np.mean(np.array(means), axis=0)[k - k[0]]
     low, high = quantiles(by_world)
     band = Band(k, mean, np.median(ψ, axis=0), np.minimum(low, mean), np.maximum(high, mean))
     private = not agreement.model.gradient_bound_assumed
-    models = np.stack([one.theta for one in simulated])
-    return Assessment(agreement, kind, band, private, words, by_world[:, :, -1], models)
+    return Assessment(agreement, kind, band, private, words, by_world[:, :, -1], simulated.theta)
 
 
 def _as_participants(agreement: Agreement) -> Float[Array, "participants 3"]:
