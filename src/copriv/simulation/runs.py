@@ -158,7 +158,6 @@ def _many_answers(
         raise UsageError("simulate: lies are simulated where the agreement is robust against some (agreement.robust)")
     # A robust mean and a graph need the answers of single owners, not only their sum.
     held = [one.owners if robust or on_graph else _records(one, participants) for one in worlds]
-    gradients = batched_gradients(problem.loss, sum(held, ()), bound, options.threads, mechanism.order(agreement))
     first_held = np.repeat(len(held[0]) * np.arange(len(worlds)), options.runs // len(worlds))
 
     def asked(who: Int[np.ndarray, " answers"], theta: Float[Array, "answers p"]) -> Float[Array, "answers p"]:
@@ -176,6 +175,10 @@ def _many_answers(
         noise[j, len(first) : len(first) + len(own)] = own
     events = [_events(agreement, participants, options.schedule, np.random.default_rng(s[0])) for s in streams]
     queries, members = min(map(len, events)), noise.shape[1]
+    models = queries * options.runs / (len(worlds) * (1 if robust or on_graph else len(held[0])))
+    gradients = batched_gradients(
+        problem.loss, sum(held, ()), bound, options.threads, mechanism.order(agreement), models
+    )
     size = (members, problem.n_parameters)
     drawn = SimulatedNoise(mechanism.law(agreement), [s[1] for s in streams], size, queries, shapes)
     draw: NoiseSource = options.noise or drawn
@@ -297,11 +300,11 @@ def one_answers(
         draft = mechanism.draft(agreement, owner, problem.owners[i], problem.common)
         # "own learners" change an owner's noise, all of it alike.
         factor = float(scales[i]) / mechanism.scale(agreement, owner, problem.feature_bound)
-        drawn = []
-        for rng in (np.random.default_rng(owners[i]) for owners in children):
-            noise = [factor * made.scale * draws(rng, made.law, made.scale.shape) for made in draft.noises]
-            drawn.append(draft.answer(*noise))
-        answers.append(np.stack(drawn))
+        drawn = [
+            [factor * made.scale * draws(rng, made.law, made.scale.shape) for made in draft.noises]
+            for rng in (np.random.default_rng(owners[i]) for owners in children)
+        ]
+        answers.append(draft.answer(*map(np.stack, zip(*drawn, strict=True))))
     return answers
 
 
@@ -318,7 +321,7 @@ def one_sum(problem: Problem, streams: Sequence[np.random.SeedSequence]) -> Floa
     unit, scales = noise.scale / alone[0], together.noise(alone)
     size = (len(scales), len(unit))
     drawn = [scales @ draws(np.random.default_rng(one), noise.law, size, together.shapes) for one in streams]
-    exact = np.array([draft.answer(np.zeros(len(unit))) for draft in drafts])
+    exact = np.concatenate([draft.answer(np.zeros((1, len(unit)))) for draft in drafts])
     return np.asarray(together.vector(exact) + unit * np.array(drawn))
 
 
