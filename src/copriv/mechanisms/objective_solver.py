@@ -260,22 +260,24 @@ class Prepared:
     def minima(
         self, tilts: Float[Array, "runs p"], near: Float[Array, " p"], patient: bool = True
     ) -> Float[Array, "runs p"]:
-        """`minimum` for each tilt, from the same place: Newton steps of all at once for as long as its Hessian serves."""
+        """`minimum` for each tilt, from the same place: steps of all at once by its Hessian, until they serve no longer.
+
+        They end where rounding does not let the gradient shrink further, and so at the minimum to all digits.
+        """
         from scipy.linalg import lu_solve
 
         goal, factors = 0.5 * self.tilted.agreed.residual, self.factored(near)
         theta = np.tile(near, (len(tilts), 1))
         v = self.gradient(theta, tilts)
         size = np.linalg.norm(v, axis=1)
-        going = np.flatnonzero(~(size <= goal))
+        going = np.arange(len(tilts))
         while len(going):
             there = theta[going] - lu_solve(factors, v[going].T).T
             slope = self.gradient(there, tilts[going])
             left = np.linalg.norm(slope, axis=1)
-            serves = left <= KEPT * size[going]
+            serves = left < KEPT * size[going]
             going, there, slope, left = (one[serves] for one in (going, there, slope, left))
             theta[going], v[going], size[going] = there, slope, left
-            going = going[left > goal]
         for i in np.flatnonzero(~(size <= goal)):
             theta[i] = self.minimum(tilts[i], theta[i], patient, self.factored(theta[i]))
         return theta
