@@ -103,7 +103,7 @@ def test_runs_of_bundles_have_the_law_of_runs_of_all(terms):
     problem, runs = Problem.forecasting(many, rows()), 500
     whole = simulate(problem, runs=runs, seed=1, record_at=(), alone=False, workers=1).relative_fitness.runs[:, -1]
     assert as_few(many).n_owners < 60
-    found = runs_in(problem.under, many, runs, seed=2).relative_fitness[:, -1]
+    found = runs_in([problem.under], many, runs, seed=2).relative_fitness[0, :, -1]
     error = np.sqrt((whole.var() + found.var()) / runs)
     # The order of 60 in turns and that of 32 are nearly one law: two in a hundred are allowed for it.
     assert abs(whole.mean() - found.mean()) < 6 * error + (0.02 * whole.mean() if terms.get("window") == 1 else 0.0)
@@ -124,7 +124,7 @@ def test_steps_in_turns_are_not_made_too_long(owners, terms):
     many = agreed({"count": owners // 2}, {"count": owners // 2, "records": 200, "epsilon": 0.3}, **terms)
     problem, runs = Problem.forecasting(many, rows()), 200
     whole = simulate(problem, runs=runs, seed=1, record_at=(), alone=False, workers=1).relative_fitness.runs[:, -1]
-    found = runs_in(problem.under, many, runs, seed=2).relative_fitness[:, -1]
+    found = runs_in([problem.under], many, runs, seed=2).relative_fitness[0, :, -1]
     assert abs(whole.mean() - found.mean()) < 6 * np.sqrt((whole.var() + found.var()) / runs)
 
 
@@ -153,7 +153,7 @@ def test_groups_are_bundled_as_owners_are(size, kinds):
     assert few.queries == 3 * few.n_owners
     problem, runs = Problem.forecasting(many, rows()), 300
     whole = simulate(problem, runs=runs, seed=1, record_at=(), alone=False, workers=1).relative_fitness.runs[:, -1]
-    found = runs_in(problem.under, many, runs, seed=2).relative_fitness[:, -1]
+    found = runs_in([problem.under], many, runs, seed=2).relative_fitness[0, :, -1]
     assert abs(whole.mean() - found.mean()) < 6 * np.sqrt((whole.var() + found.var()) / runs)
     assert found.std() == pytest.approx(whole.std(), rel=0.4)
 
@@ -195,9 +195,7 @@ def test_the_average_of_many_models_is_as_far_off_as_that_of_all(loss):
     sample = PublicSample.of(Problem.forecasting(many, rows(labels=loss == "logistic")))
     worlds = sample.drawn(15, 0)
     whole = np.concatenate([each_by_itself(world, many, 4) for world in worlds])
-    found = np.concatenate(
-        [runs_in(w.pool.under, many, 4, seed=2, first_run=4 * i).relative_fitness[:, -1] for i, w in enumerate(worlds)]
-    )
+    found = runs_in([world.pool.under for world in worlds], many, 4, seed=2).relative_fitness[..., -1]
     assert found.mean() == pytest.approx(whole.mean(), rel=0.35)
     assert abs(found.mean() - whole.mean()) < 6 * np.sqrt((whole.var() + found.var()) / len(worlds))
 
@@ -222,10 +220,9 @@ def test_owners_that_all_differ_are_few_groups_with_the_noise_and_the_bias_of_al
     assert sum(noise) == pytest.approx(float(np.sum((w / (n * ε)) ** 2)), rel=1e-9)
     bias = [one.weight / o.records for one, o in zip(groups, typical, strict=True)]
     assert sum(bias) == pytest.approx(float(np.sum(w / n)), rel=0.01)  # records are whole numbers
-    whole, found = [], []
-    for i, world in enumerate(PublicSample.of(problem).drawn(8, 0)):
-        whole.append(each_by_itself(world, many, 4))
-        found.append(runs_in(world.pool.under, many, 4, seed=2, first_run=4 * i).relative_fitness[:, -1])
+    worlds = PublicSample.of(problem).drawn(8, 0)
+    whole = [each_by_itself(world, many, 4) for world in worlds]
+    found = runs_in([world.pool.under for world in worlds], many, 4, seed=2).relative_fitness[..., -1]
     error = np.sqrt((np.var(whole) + np.var(found)) / 8)
     assert abs(np.mean(found) - np.mean(whole)) < 6 * error
     assert np.mean(found) == pytest.approx(np.mean(whole), rel=0.35)
@@ -241,7 +238,7 @@ def test_many_owners_that_differ_in_turns_are_bundles_of_similar_noise():
     assert bundled.step * MANY == pytest.approx(many.step * 600)
     problem, runs = Problem.forecasting(many, rows()), 100
     whole = simulate(problem, runs=runs, seed=1, record_at=(), alone=False, workers=1).relative_fitness.runs[:, -1]
-    found = runs_in(problem.under, many, runs, seed=2).relative_fitness[:, -1]
+    found = runs_in([problem.under], many, runs, seed=2).relative_fitness[0, :, -1]
     error = np.sqrt((whole.var() + found.var()) / runs)
     assert abs(whole.mean() - found.mean()) < 6 * error + 0.02 * whole.mean()
 
@@ -256,10 +253,7 @@ def test_what_few_records_do_to_a_model_is_not_averaged_away(loss, few, more, mo
     public = Problem.forecasting(many, rows(labels=loss == "logistic"))
     sample = PublicSample.of(public)
     whole = np.mean([each_by_itself(world, many, 2) for world in sample.drawn(12, 0)])
-    found = [
-        runs_in(w.pool.under, many, 2, seed=2, first_run=2 * i).relative_fitness[:, -1]
-        for i, w in enumerate(sample.drawn(12, 0))
-    ]
+    found = runs_in([world.pool.under for world in sample.drawn(12, 0)], many, 2, seed=2).relative_fitness[..., -1]
     assert 0.6 * whole < np.mean(found) < 1.7 * whole
     # And a plan weighs it as a forecast says it.
     monkeypatch.setattr(planner, "plan_one_answer", lambda *args, **kwargs: many)
@@ -281,7 +275,7 @@ def test_runs_do_not_depend_on_where_records_lie_in_memory():
             vars(one).update(vars(held))
         copied = dict(zip(map(id, distinct), blank, strict=True))
         same = replace(problem, unbounded=tuple(copied[id(one)] for one in problem.unbounded))
-        found.append(runs_in(same.under, many, 4, seed=2).theta)
+        found.append(runs_in([same.under], many, 4, seed=2).theta)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
 
 
@@ -290,7 +284,7 @@ def test_statistics_of_many_are_those_of_all():
                   answers=1, horizon=60, step=1.0, start=[0.5, -1.0], moments_share=0.4)  # fmt: skip
     problem, runs = Problem.forecasting(many, rows()), 400
     whole = simulate(problem, runs=runs, seed=1, record_at=(), alone=False, workers=1).relative_fitness.runs[:, -1]
-    found = runs_in(problem.under, many, runs, seed=2).relative_fitness[:, -1]
+    found = runs_in([problem.under], many, runs, seed=2).relative_fitness[0, :, -1]
     assert abs(found.mean() - whole.mean()) < 6 * np.sqrt((whole.var() + found.var()) / runs)
     assert np.median(found) == pytest.approx(np.median(whole), rel=0.3)
 

@@ -239,7 +239,10 @@ CASES = {
         "rows.csv", None, "verify run.db --authority rows.csv", 3, "1 problem. Use nothing of it, and"
     ),
     "a run whose model was changed": (
-        "run.json", with_value("theta", 0, value=99.0), "verify run.db", 3, "1 problem. Use nothing of it, and"
+        "run.json", with_value("theta", 0, value=9.5), "verify run.db", 3, "1 problem. Use nothing of it, and"
+    ),
+    "a run with a model beyond theta_max": (
+        "run.json", with_value("theta", 0, value=99.0), "verify run.db", 3, "theta_max is 10: no run ends there; ask"
     ),
     "a report on a run": ("rows.csv", None, "report run.db", 4, "give the path of an owner's"),
     "a report with a ledger for a run": ("rows.csv", None, "report data.ledger data.ledger", 1, "ask for it again"),

@@ -100,7 +100,7 @@ def test_an_equal_agreement_is_run_as_the_first_one_was() -> None:
     one, other = (agreed([{"records": 40, "epsilon": 1.0}] * 3, step=STEP, group_size=2) for _ in range(2))
     sample = PublicSample(Problem.forecasting(one, public_rows()))
     world = heterogeneous_worlds(sample, one, [0.05])[0]
-    ends = [runs_in(world.problem, terms, 2, 0).relative_fitness for terms in (one, other)]
+    ends = [runs_in([world.problem], terms, 2, 0).relative_fitness for terms in (one, other)]
     np.testing.assert_array_equal(*ends)
 
 

@@ -209,6 +209,22 @@ def test_the_solver_finds_the_minimum(surface: Surface) -> None:
 
 
 @pytest.mark.parametrize("surface", SURFACES, ids=lambda s: s.name)
+def test_minima_of_many_tilts_are_those_of_each(surface: Surface) -> None:
+    """Also of tilts so large that the Hessian of the middle does not serve, and of none."""
+    rng, p, n = np.random.default_rng(5), 4, 300
+    made = agreed(surface, p, bound=0.4)
+    solver = made.tied(n, 1.0).prepared(dataset(n, p, rng, isinstance(surface, Logistic | SmoothedHinge)))
+    tilts = np.array([0.0, 1e-3, 0.1, 10.0])[:, None] * rng.laplace(size=(4, p))
+    found = solver.minima(tilts, solver.minimum(np.zeros(p)))
+    assert (np.linalg.norm(solver.gradient(found, tilts), axis=1) <= 0.5 * made.residual).all()
+    for theta, tilt in zip(found, tilts, strict=True):
+        np.testing.assert_allclose(
+            solver.gradient(theta[None], tilt[None])[0], solver.gradient(theta, tilt), atol=1e-14
+        )
+        np.testing.assert_allclose(theta, solver.minimum(tilt), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("surface", SURFACES, ids=lambda s: s.name)
 def test_a_hessian_at_hand_changes_how_a_minimum_is_found_and_not_which(surface: Surface, monkeypatch) -> None:
     """Near ones are used again; one of another place (a multiple of what it is) is left, and the end is the same."""
     rng, p, made_anew = np.random.default_rng(12), 5, []

@@ -338,28 +338,24 @@ def assess(
         worlds = [world.dealt() for world in worlds]
     problems = [world.problem for world in worlds]
     each = -(-runs // len(worlds))
-    simulated = [
-        runs_in(world, problem.terms, each, seed, i * each, record_at=None) for i, world in enumerate(problems)
-    ]
-    k = simulated[0].k
-    by_world = np.stack([one.relative_fitness for one in simulated])
+    simulated = runs_in(problems, problem.terms, each, seed, record_at=None)
+    k, by_world = simulated.k, simulated.relative_fitness
     ψ = by_world.reshape(-1, len(k))
     kind: Literal["exact", "simulated"] = "simulated"
     mean = ψ.mean(axis=0)
     by_pool = not dealt and (alike or agreement.synchronous)
-    if all(one.clipped == 0 for one in simulated) and (graph or by_pool):
+    if simulated.clipped == 0 and (graph or by_pool):
         means = list(takewhile(lambda one: one is not None, (_exact_mean(at(problem.terms)) for at in problems)))
         if len(means) == len(worlds):
             kind, mean = "exact", np.mean(np.array(means), axis=0)[k - k[0]]
     low, high = quantiles(by_world)
     band = Band(k, mean, np.median(ψ, axis=0), np.minimum(low, mean), np.maximum(high, mean))
     private = not agreement.model.gradient_bound_assumed
-    models = np.stack([one.theta for one in simulated])
     noisy, draws = None, by_world[:, :, -1]
     if not graph:
-        of_mean = [one.on_all(θ.mean(axis=0, keepdims=True))[0] for one, θ in zip(worlds, models, strict=True)]
+        of_mean = [world.on_all(θ.mean(axis=0)[None])[0] for world, θ in zip(worlds, simulated.theta, strict=True)]
         noisy = from_noise(draws, np.array(of_mean))
-    return Assessment(agreement, kind, band, private, words, draws, models, from_noise=noisy)
+    return Assessment(agreement, kind, band, private, words, draws, simulated.theta, from_noise=noisy)
 
 
 def _as_participants(agreement: Agreement) -> Float[Array, "participants 3"]:

@@ -91,7 +91,7 @@ class Objective(OneAnswer):
         centre = solver.minimum(np.zeros(p))
         tilt = Noise(self.law(agreed), np.full(p, self.scale(agreed, owner, common.feature_bound)))
         rest = Noise(Law.LAPLACE, np.full(p, made.remainder_scale(n, ε)))
-        return Draft((tilt, rest), lambda b, v: solver.minimum(b, centre) + v)
+        return Draft((tilt, rest), lambda b, v: solver.minima(b, centre) + v)
 
     def rule(
         self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,
@@ -169,11 +169,10 @@ class Objective(OneAnswer):
         typical, effective = float(np.average(scales, weights=w)), float(np.sqrt(np.sum((w * scales) ** 2)))
         solver = agreed.tied(n, ε).prepared(records)
         near = solver.minimum(np.zeros(p), plain.start, setting.patient, solver.factored(plain.start))
-        models, rest, factors = [], agreed.remainder_scale(n, ε), solver.factored(near)
-        for _ in range(runs // 2):
-            tilt, v = typical * draw(self.law(base), p), rest * draw(Law.LAPLACE, p)
-            models += [sign * v + solver.minimum(sign * tilt, near, setting.patient, factors) for sign in (1.0, -1.0)]
-        return np.array(models), (effective / typical) ** 2
+        drawn = [(draw(self.law(base), p), draw(Law.LAPLACE, p)) for _ in range(runs // 2)]
+        tilts, rest = (np.concatenate([np.array(one), -np.array(one)]) for one in zip(*drawn, strict=True))
+        models = solver.minima(typical * tilts, near, setting.patient) + agreed.remainder_scale(n, ε) * rest
+        return models, (effective / typical) ** 2
 
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
         units, clipped = measured_over(agreed, owner, self.order(agreed))

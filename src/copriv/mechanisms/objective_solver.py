@@ -184,7 +184,8 @@ class Tilted:
             length = length + hidden * np.square(x).sum(axis=1)
             with np.errstate(over="ignore"):
                 damp = np.minimum(damp, a.reach**2 * (1 - 1e-9) / np.maximum(length, np.finfo(float).tiny))
-        limit = slope_limits(row_norms(x, a.order), a.bound)
+        # Finite, so that no slope beyond all floats is left, which times a feature of 0 would be no number.
+        limit = np.minimum(slope_limits(row_norms(x, a.order), a.bound), np.finfo(float).max)
         return Prepared(self, x, records.target, records.weight / records.weight.sum(), damp, limit)
 
 
@@ -207,18 +208,16 @@ class Prepared:
     """ω."""
     limit: Float[Array, " records"]
 
-    def gradient(self, theta: Float[Array, " p"], tilt: Float[Array, " p"]) -> Float[Array, " p"]:
-        """∇F."""
-        a = self.tilted.agreed
-        z = self.features @ theta
-        # A slope beyond all floats times a feature of 0 would be no number, and no number is above the solver's goal.
-        slope = np.nan_to_num(self.damp * a.surface.slope(z, self.target), nan=0.0)
-        slope = self.share * np.clip(slope, -self.limit, self.limit)
+    def gradient(self, theta: Float[Array, "*batch p"], tilt: Float[Array, "*batch p"]) -> Float[Array, "*batch p"]:
+        """∇F at each θ, under its tilt."""
+        a, x = self.tilted.agreed, self.features
+        slope = np.clip(self.damp * a.surface.slope(theta @ x.T, self.target), -self.limit, self.limit)
+        slope[np.isnan(slope)] = 0.0  # a weight of 0 times a slope beyond all floats
+        slope *= self.share
         # Blocks bound the rounding of the sum (`clipping`).
-        blocks = [slope[at : at + BLOCK] @ self.features[at : at + BLOCK] for at in range(0, len(z), BLOCK)]
-        return np.asarray(
-            exact_sum(blocks) + a.regularization * theta + self.tilted.firmness * (a.inverse @ (theta - a.start)) + tilt
-        )
+        blocks = [slope[..., at : at + BLOCK] @ x[at : at + BLOCK] for at in range(0, len(x), BLOCK)]
+        public = a.regularization * theta + self.tilted.firmness * ((theta - a.start) @ a.inverse)
+        return np.asarray(exact_sum(blocks) + public + tilt)
 
     def hessian(self, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
         """∇²F; at a kink of a slope, that of one side."""
@@ -257,6 +256,31 @@ class Prepared:
         if not patient:
             raise NotCertified("objective: these terms need more passes over the records than a plan has time for")
         return self._surely(tilt, goal)
+
+    def minima(
+        self, tilts: Float[Array, "runs p"], near: Float[Array, " p"], patient: bool = True
+    ) -> Float[Array, "runs p"]:
+        """`minimum` for each tilt, from the same place: steps of all at once by its Hessian, until they serve no longer.
+
+        They end where rounding does not let the gradient shrink further, and so at the minimum to all digits.
+        """
+        from scipy.linalg import lu_solve
+
+        goal, factors = 0.5 * self.tilted.agreed.residual, self.factored(near)
+        theta = np.tile(near, (len(tilts), 1))
+        v = self.gradient(theta, tilts)
+        size = np.linalg.norm(v, axis=1)
+        going = np.arange(len(tilts))
+        while len(going):
+            there = theta[going] - lu_solve(factors, v[going].T).T
+            slope = self.gradient(there, tilts[going])
+            left = np.linalg.norm(slope, axis=1)
+            serves = left < KEPT * size[going]
+            going, there, slope, left = (one[serves] for one in (going, there, slope, left))
+            theta[going], v[going], size[going] = there, slope, left
+        for i in np.flatnonzero(~(size <= goal)):
+            theta[i] = self.minimum(tilts[i], theta[i], patient, self.factored(theta[i]))
+        return theta
 
     def _by_newton_steps(self, theta: Array, tilt: Array, goal: float, factors: Factors | None) -> Array | None:
         """Newton's method, with a line search where a whole step does not shorten the gradient; None after FEW passes.

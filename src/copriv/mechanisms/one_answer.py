@@ -31,11 +31,11 @@ STEPS = (1.0, 0.6, 0.3)
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """An owner's answer but for its noise, for simulations: `answer` is given the draws, multiplied by their scales."""
+    """An owner's answers but for their noise, for simulations: `answer` is given the draws, multiplied by their scales."""
 
     noises: tuple[Noise, ...]
     """In the order in which they are drawn; a first one that is scaled scales the budget."""
-    answer: Callable[..., Float[Array, " answer"]]
+    answer: Callable[..., Float[Array, "runs answer"]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +134,7 @@ class OneAnswer(Mechanism):
     ) -> Float[Array, " answer"]:
         """The answer without noise, for an owner that is the learner itself. NOT PRIVATE."""
         draft = self.draft(agreed, owner, records, common)
-        return draft.answer(*(np.zeros(noise.scale.shape) for noise in draft.noises))
+        return np.asarray(draft.answer(*(np.zeros((1, *noise.scale.shape)) for noise in draft.noises))[0])
 
     @abstractmethod
     def rule(

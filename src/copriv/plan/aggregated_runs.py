@@ -36,56 +36,38 @@ from copriv.model.records import Records
 from copriv.populations.world import World, weighted
 from copriv.privacy.simulated_noise import draws
 from copriv.problem import Problem
-from copriv.simulation import simulate
+from copriv.simulation.worlds import Runs, in_worlds
 from copriv.types import Array
 
 DEALT_OWNERS = 16
 """Most owners with records of their own in a world; for more, a few samples of records represent all owners."""
 
 
-@dataclass(frozen=True, eq=False)
-class Runs:
-    """Trajectories of ψ and last models of the runs in one world."""
-
-    k: Int[np.ndarray, " recorded"]
-    relative_fitness: Float[Array, "runs recorded"]
-    theta: Float[Array, "runs p"]
-    """The common model; on a graph that of one owner, which differs between runs."""
-    clipped: float
-    """Share of the records asked that were clipped."""
-
-
 def runs_in(
-    world: Callable[[Agreement], Problem], agreement: Agreement, runs: int, seed: int, first_run: int = 0,
+    worlds: Sequence[Callable[[Agreement], Problem]], agreement: Agreement, runs: int, seed: int,
     record_at: Sequence[int] | None = (),
 ) -> Runs:  # fmt: skip
-    """Simulate `runs` runs of an agreement without "auto".
+    """Simulate `runs` runs of an agreement without "auto" in each world.
 
-    world: the problem of an agreement in a world. first_run: index of the first run, so that worlds have different noise.
-    Where many owners answer once, only the start and the end are recorded.
+    worlds: the problem of an agreement in each. Where many owners answer once, only the start and the end are recorded.
     """
     if agreement.one_answer and agreement.n_owners > DEALT_OWNERS:
-        return _answered_once(world(agreement), runs, np.random.default_rng([seed, 8, first_run]))
-    few, most = as_few(agreement), MOST
-    problem = world(few)
-    if few.n_owners < agreement.n_owners:
-        most = enough_bundles(agreement, problem.fitness.smoothness(agreement.preconditioner))
-        if most > few.n_owners:
-            few = as_few(agreement, most)
-            problem = world(few)
-        problem = _mixed(problem, world, agreement, most)
-    found = simulate(problem, runs=runs, seed=seed, first_run=first_run, record_at=record_at, alone=False, workers=1)
-    theta = found.theta
-    if found.graph is not None:  # one owner's model of each run, in turn: nobody has their mean
-        run = np.arange(runs)
-        theta = found.graph.models[run, (first_run + run) % agreement.n_owners]
-    return Runs(found.relative_fitness.k, found.relative_fitness.runs, theta, found.clipped)
+        streams = (np.random.default_rng([seed, 8, i * runs]) for i in range(len(worlds)))
+        each = [_answered_once(world(agreement), runs, rng) for world, rng in zip(worlds, streams, strict=True)]
+        ψ, theta = (np.stack(one) for one in zip(*each, strict=True))
+        return Runs(np.array([0, agreement.queries]), ψ, theta, 0.0)
+    few = as_few(agreement)
+    if few.n_owners == agreement.n_owners:
+        return in_worlds((world(few) for world in worlds), runs, seed, record_at)
+    most = enough_bundles(agreement, max(world(few).fitness.smoothness(agreement.preconditioner) for world in worlds))
+    if most > few.n_owners:
+        few = as_few(agreement, most)
+    return in_worlds((_mixed(world(few), world, agreement, most) for world in worlds), runs, seed, record_at)
 
 
 def mean_cost(worlds: Sequence[World], agreement: Agreement, runs: int, seed: int) -> float:
     """E ψ at the end of an agreement's run, over `runs` runs in each world."""
-    each = (runs_in(world.problem, agreement, runs, seed, i * runs) for i, world in enumerate(worlds))
-    return float(np.mean([one.relative_fitness[:, -1] for one in each]))
+    return float(np.mean(runs_in([world.problem for world in worlds], agreement, runs, seed).relative_fitness[..., -1]))
 
 
 def _mixed(few: Problem, world: Callable[[Agreement], Problem], agreement: Agreement, most: int = MOST) -> Problem:
@@ -105,8 +87,8 @@ def _mixed(few: Problem, world: Callable[[Agreement], Problem], agreement: Agree
     return replace(few, unbounded=tuple(bundles))
 
 
-def _answered_once(world: Problem, runs: int, rng: np.random.Generator) -> Runs:
-    """Runs in which the model takes one step along the average of all owners' answers."""
+def _answered_once(world: Problem, runs: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """ψ and θ of runs in which the model takes one step along the average of all owners' answers."""
     agreement, mechanism, f = world.terms, world.terms.mechanism, world.fitness
     assert isinstance(mechanism, OneAnswer)
     common = replace(world.common, feature_bound=feature_bound_of(agreement, world.feature_bound))
@@ -127,7 +109,7 @@ def _answered_once(world: Problem, runs: int, rng: np.random.Generator) -> Runs:
     start = world.start
     theta = world.feasible_set.project(start + step_of(agreement) * (np.asarray(centre + deviation) - start))
     ψ = np.column_stack([np.full(len(theta), float(f.value(start))), f.value(theta)])
-    return Runs(np.array([0, agreement.queries]), relative_fitness(ψ, world.optimum), theta, 0.0)
+    return relative_fitness(ψ, world.optimum), theta
 
 
 def _bias(

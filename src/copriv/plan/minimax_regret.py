@@ -77,9 +77,8 @@ def cautious(sample: PublicSample, found: Plan, heterogeneity: Heterogeneity, se
         return found
     begun = time.perf_counter()
     short = _best_of_each_kind(found.measured)
-    made = _worlds(sample, heterogeneity, seed)
-    levels = tuple(made)
-    cost = np.array([[mean_cost(made[u], choice.agreement, REGRET_RUNS, seed) for u in levels] for choice in short])
+    levels = tuple(_worlds(sample, heterogeneity, seed))
+    cost = np.array([_cost_at_levels(sample, heterogeneity, seed, choice) for choice in short])
     chosen = int(np.argmin(_regret(cost).max(axis=1)))
     caution = Caution(heterogeneity, levels, short, cost, chosen, found.choice)
     choice, seconds = short[chosen], found.seconds + time.perf_counter() - begun
@@ -103,6 +102,13 @@ def _best_of_each_kind(measured: Sequence[Choice]) -> tuple[Choice, ...]:
         if choice not in first:
             short.setdefault(choice.kind, choice)
     return tuple(short.values())[:8]
+
+
+@lru_cache(maxsize=16)
+def _cost_at_levels(sample: PublicSample, heterogeneity: Heterogeneity, seed: int, choice: Choice) -> list[float]:
+    """E ψ of a choice at each level; a forecast plans twice among some of the same choices."""
+    worlds = _worlds(sample, heterogeneity, seed).values()
+    return [mean_cost(one, choice.agreement, REGRET_RUNS, seed) for one in worlds]
 
 
 @lru_cache(maxsize=1)

@@ -114,6 +114,7 @@ def _costs(
 ) -> Float[Array, " steps"]:
     """E ψ at each of the setting's steps, over worlds and noise."""
     start, costs = np.array(base.agreement.start), np.zeros(len(setting.steps))
+    steps = np.array(setting.steps)[:, None, None]
     mechanism = base.mechanism
     assert isinstance(mechanism, OneAnswer)
     for k, world in enumerate(worlds):
@@ -121,9 +122,7 @@ def _costs(
         draw = partial(draws, np.random.default_rng([seed, k]))
         models, share = mechanism.tried(common, world.owners[0], base, setting, runs, draw)
         f, best = world.fitness, world.optimum.value
-        for j, step in enumerate(setting.steps):
-            moved = world.feasible_set.project(start + step * (models - start))
-            centre = moved.mean(axis=0)
-            middle = float(f.value(centre))
-            costs[j] += (middle + share * (float(f.value(moved).mean()) - middle)) / best - 1.0
+        moved = world.feasible_set.project(start + steps * (models - start))
+        middle = f.value(moved.mean(axis=1))
+        costs += (middle + share * (f.value(moved).mean(axis=1) - middle)) / best - 1.0
     return costs / len(worlds)

@@ -21,7 +21,6 @@ j contains j's exact answer and must stay with j.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,6 +47,7 @@ from copriv.simulation.result import (
     from_noise,
 )
 from copriv.simulation.runs import Lies, NoiseSource, Options, one_answers, play
+from copriv.simulation.worlds import psi
 from copriv.types import Array
 
 __all__ = [
@@ -132,12 +132,12 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
     begun = time.perf_counter()
     agreement, terms = problem.agreement, problem.agreement.agreement
     seed, known = options.seed_of(agreement), not problem.stand_in
-    played = play(problem, scales, options, options.streams(agreement))
-    ψ, last, graph = _psi(problem, played.kept, options.threads), played.kept[-1], None
+    played = play([problem], scales, options, options.streams(agreement))
+    ψ, last, graph = psi(problem, played.kept, options.threads), played.kept[-1], None
     if terms.graph is not None:
         models, last = last, last.mean(axis=1)
         graph = GraphOutcome(
-            models, ψ[-1], _psi(problem, last[None], options.threads)[0], Graph.of(agreement).spectral_gap
+            models, ψ[-1], psi(problem, last[None], options.threads)[0], Graph.of(agreement).spectral_gap
         )
         ψ = ψ.mean(axis=2)
     answered = np.zeros(agreement.n_owners, dtype=int)
@@ -189,22 +189,9 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
         worthwhile=agreement.worthwhile,
         measured_in=agreement.error_in_words,
         public_only=_psi_of(problem, public),
-        from_noise=from_noise(ψ[-1:], _psi(problem, last.mean(axis=0, keepdims=True), 1)) if graph is None else None,
+        from_noise=from_noise(ψ[-1:], psi(problem, last.mean(axis=0)[None], 1)) if graph is None else None,
         graph=graph,
     )
-
-
-def _psi(problem: Problem, theta: Float[Array, "recorded *models p"], threads: int) -> Float[Array, "recorded *models"]:
-    """ψ of every model; a thread takes about 100 of them at a time."""
-    fitness, flat = problem.fitness, theta.reshape(-1, theta.shape[-1])
-    parts = [flat] if fitness.quadratic is not None else np.array_split(flat, max(1, len(flat) // 100))
-    if threads == 1 or len(parts) == 1:  # a thread takes longer to begin than a small problem's models do
-        values = np.concatenate([*map(fitness.value, parts)])
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            values = np.concatenate([*pool.map(fitness.value, parts)])
-    psi: Array = relative_fitness(values, problem.optimum).reshape(theta.shape[:-1])
-    return psi
 
 
 def _psi_of(problem: Problem, best: Optimum | None) -> float | None:

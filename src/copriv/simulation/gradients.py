@@ -4,7 +4,7 @@
 | ---------------- | --------------------------------------------- | ------------------------------------------------- |
 | GramGradients    | squared loss, nothing clips                   | p² a run, whatever n is                           |
 | ClippedSquared   | squared loss, clipping at Ξ                   | p² a run, and the few records that could clip     |
-| RecordGradients  | every other loss                              | n·p a run                                         |
+| RecordGradients  | every other loss, and few queries             | n·p a run                                         |
 
 All three give Σ w clip(∇ℓ(θ), Ξ)/n exactly, and count what was clipped.
 
@@ -28,7 +28,7 @@ reading the records from memory once.
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -45,6 +45,10 @@ CELLS = 1 << 16
 """Predictions a block: 512 KiB of float64, to stay in the second-level cache with its temporaries."""
 RANGE = 1 << 14
 """Rows a task for a thread."""
+ROUNDED = 1.0 + 1e-12
+"""Features that are scaled to a bound exactly miss it by a rounding: that is not clipping."""
+FEW = 32
+"""Most models of a participant for which every record is looked at: finding the suspects takes as long (p = 10)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +65,7 @@ class Pass:
     @cached_property
     def norms(self) -> Float[Array, " records"]:
         """‖x‖ of each row."""
-        return row_norms(self.records.features, self.order)
+        return self.records.lengths if self.order == 1 else row_norms(self.records.features, self.order)
 
     def gradients(
         self, theta: Float[Array, "runs p"], bound: float, excess_only: bool = False
@@ -79,24 +83,33 @@ class Pass:
     def _linear(self, loss: Any, rows: slice, theta: Array, bound: float, excess_only: bool) -> Array:
         x, y, w = self.records.features[rows], self.records.target[rows], self.records.weight[rows]
         out = np.empty((len(theta), theta.shape[1] + 1))
-        slope = loss.slope(x @ theta.T, y[:, None])
+        slope = loss.slope(theta @ x.T, y)  # rows of x along the last axis, so that numpy's inner loops are long
         counted: float | Array = 0.0
-        bound *= 1.0 + 1e-12  # features scaled to the bound exactly miss it by a rounding: that is not clipping
-        if self._largest > bound or excess_only:
-            norms = self.norms[rows]
-            limit = np.divide(bound, norms, out=np.full_like(norms, np.inf), where=norms > bound / np.finfo(float).max)
-            if excess_only or float(np.abs(slope).max(initial=0.0)) > limit.min(initial=np.inf):
-                clipped = np.clip(slope, -limit[:, None], limit[:, None])
-                counted = w @ (clipped != slope).astype(np.float64)
-                if excess_only:
-                    clipped -= slope
-                slope = clipped
+        if self._largest > bound * ROUNDED or excess_only:
+            limit = self._limit(bound * ROUNDED)[rows]
+            clipped = np.clip(slope, -limit, limit)
+            counted = (clipped != slope).astype(np.float64) @ w
+            if excess_only:
+                clipped -= slope
+            slope = clipped
         if not self.records.plain:
-            slope *= w[:, None]
+            slope *= w
         # Not matmul(..., out=): into a strided array it does without BLAS.
-        out[:, :-1] = slope.T @ x
+        out[:, :-1] = slope @ x
         out[:, -1] = counted
         return out
+
+    @cached_property
+    def _limit(self) -> Callable[[float], Float[Array, " records"]]:
+        """The largest |φ′| of each row under a bound, by the bound that is last asked for."""
+        norms = self.norms
+
+        @lru_cache(maxsize=1)
+        def limit(bound: float) -> Array:
+            least = bound / np.finfo(float).max
+            return np.divide(bound, norms, out=np.full_like(norms, np.inf), where=norms > least)
+
+        return limit
 
     @cached_property
     def _largest(self) -> float:
@@ -166,13 +179,17 @@ class BatchedGradients:
 
 
 def batched_gradients(
-    loss: Loss, participants: tuple[Records, ...], bound: float, workers: int = 1, order: Literal[1, 2] = 1
-) -> BatchedGradients:
-    """The cheapest of the three that is exact. `bound` is Ξ to clip at, in L1 or L2; `inf` clips nothing."""
-    if not isinstance(loss, Squared):
-        return RecordGradients(loss, participants, bound, workers, order)
-    if np.isinf(bound):
+    loss: Loss, participants: tuple[Records, ...], bound: float, workers: int = 1, order: Literal[1, 2] = 1,
+    models: float = np.inf,
+) -> BatchedGradients:  # fmt: skip
+    """The cheapest of the three that is exact. `bound` is Ξ to clip at, in L1 or L2; `inf` clips nothing.
+
+    models: at how many θ each participant is asked, over all runs and queries.
+    """
+    if isinstance(loss, Squared) and np.isinf(bound):
         return GramGradients(participants)
+    if not isinstance(loss, Squared) or models <= FEW:
+        return RecordGradients(loss, participants, bound, workers, order)
     return ClippedSquared(loss, participants, bound, workers, order)
 
 
@@ -248,12 +265,12 @@ class _Guarded:
         self._loss, self._records, self._bound, self._workers, self._order = loss, records, bound, workers, order
         scale = float(np.trace(H)) / len(H)
         self.whitener = np.asarray(np.linalg.cholesky(H + (1e-9 * scale or 1.0) * np.eye(len(H))), dtype=np.float64)
+        whiten = np.linalg.inv(self.whitener).T
         norms, self._reach = np.empty(len(records)), np.empty(len(records))
         for begin in range(0, len(records), RANGE):  # temporaries as large as all records would be twice the data
             rows = slice(begin, begin + RANGE)
             norms[rows] = row_norms(records.features[rows], order)
-            whitened = np.linalg.solve(self.whitener, records.features[rows].T)
-            self._reach[rows] = np.sqrt(np.square(whitened).sum(axis=0))
+            self._reach[rows] = np.sqrt(np.square(records.features[rows] @ whiten).sum(axis=1))
         with np.errstate(over="ignore"):
             self._limit = bound / (2.0 * np.maximum(norms, np.finfo(float).tiny))
         self.centre, self.radius = np.zeros(len(H)), -1.0

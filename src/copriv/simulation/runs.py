@@ -34,7 +34,7 @@ from copriv.schedules import (
     run_events,
     shares_of,
 )
-from copriv.simulation.gradients import BatchedGradients, batched_gradients
+from copriv.simulation.gradients import batched_gradients
 from copriv.types import Array
 from copriv.validation import count
 
@@ -107,8 +107,14 @@ class Played:
     clipped: float
 
 
-def play(problem: Problem, scales: Float[Array, " owners"], options: Options, streams: Sequence[Any]) -> Played:
-    """Run a batch with these noise scales. streams: `Options.streams`."""
+def play(
+    worlds: Sequence[Problem], scales: Float[Array, " owners"], options: Options, streams: Sequence[Any]
+) -> Played:
+    """Run a batch with these noise scales, the first of equally many runs in the first world.
+
+    worlds: problems of the same terms. streams: `Options.streams`.
+    """
+    problem = worlds[0]
     agreement, participants = problem.agreement, Participants.of(problem.agreement)
     rule = agreed_rule(
         agreement,
@@ -119,7 +125,7 @@ def play(problem: Problem, scales: Float[Array, " owners"], options: Options, st
         feature_bound=problem.feature_bound,
     )
     turns = {True: _one_answer_each, False: _many_answers}[agreement.one_answer]
-    participant, events, durations, answer, share_clipped = turns(problem, participants, scales, options, streams)
+    participant, events, durations, answer, share_clipped = turns(worlds, participants, scales, options, streams)
     first, queries = int(agreement.synchronous and not agreement.one_answer), len(participant)
     recorded = _recorded(options.record_at, first, first + queries)
     wanted, kept = set(recorded.tolist()), []
@@ -141,9 +147,9 @@ Turns = tuple[Int[np.ndarray, "queries runs"], Events, Float[Array, " runs"], An
 
 
 def _many_answers(
-    problem: Problem, participants: Participants, scales: Array, options: Options, streams: Sequence[Any]
+    worlds: Sequence[Problem], participants: Participants, scales: Array, options: Options, streams: Sequence[Any]
 ) -> Turns:
-    agreement, mechanism = problem.agreement, problem.agreement.mechanism
+    problem, agreement, mechanism = worlds[0], worlds[0].agreement, worlds[0].agreement.mechanism
     bound = agreement.gradient_bound
     if agreement.model.gradient_bound_assumed:
         bound = np.inf
@@ -151,8 +157,13 @@ def _many_answers(
     if options.lies is not None and not robust:
         raise UsageError("simulate: lies are simulated where the agreement is robust against some (agreement.robust)")
     # A robust mean and a graph need the answers of single owners, not only their sum.
-    held = problem.owners if robust or on_graph else _records(problem, participants)
-    gradients = batched_gradients(problem.loss, held, bound, options.threads, mechanism.order(agreement))
+    held = [one.owners if robust or on_graph else _records(one, participants) for one in worlds]
+    first_held = np.repeat(len(held[0]) * np.arange(len(worlds)), options.runs // len(worlds))
+
+    def asked(who: Int[np.ndarray, " answers"], theta: Float[Array, "answers p"]) -> Float[Array, "answers p"]:
+        """Answers without noise, equally many of each run."""
+        return gradients(np.repeat(first_held, len(who) // options.runs) + who, theta)
+
     aggregations = [agreement.aggregation(group) for group in participants.members]
     first = np.unique([one.shapes[0] for one in aggregations])  # sums of unlike groups have noise of unlike shapes
     shapes = np.concatenate([first, np.ones(max(len(one.shapes) for one in aggregations) - 1)])
@@ -164,6 +175,10 @@ def _many_answers(
         noise[j, len(first) : len(first) + len(own)] = own
     events = [_events(agreement, participants, options.schedule, np.random.default_rng(s[0])) for s in streams]
     queries, members = min(map(len, events)), noise.shape[1]
+    models = queries * options.runs / (len(worlds) * (1 if robust or on_graph else len(held[0])))
+    gradients = batched_gradients(
+        problem.loss, sum(held, ()), bound, options.threads, mechanism.order(agreement), models
+    )
     size = (members, problem.n_parameters)
     drawn = SimulatedNoise(mechanism.law(agreement), [s[1] for s in streams], size, queries, shapes)
     draw: NoiseSource = options.noise or drawn
@@ -171,26 +186,26 @@ def _many_answers(
     def averaged(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
         scale, drawn = noise[who], draw(k)
         added = scale * drawn[:, 0] if members == 1 else (scale[:, None, :] @ drawn)[:, 0]
-        return np.asarray(gradients(who, theta) + added)
+        return np.asarray(asked(who, theta) + added)
 
     answer: Answer = averaged
     if robust:
-        answer = _robust_answers(agreement, gradients, scales, draw, options.lies)
+        answer = _robust_answers(agreement, asked, scales, draw, options.lies)
     elif on_graph:
-        answer = _answers_on_graph(gradients, scales, draw)
+        answer = _answers_on_graph(asked, scales, draw)
     who = np.stack([e.owner[:queries] for e in events], axis=1)
     durations = np.array([e.time[queries - 1] if queries else 0.0 for e in events])
     return who, events[0], durations, answer, lambda: gradients.clipped / max(gradients.asked, 1.0)
 
 
 def _robust_answers(
-    agreement: Agreement, gradients: BatchedGradients, scales: Array, draw: NoiseSource, lies: Lies | None
+    agreement: Agreement, asked: Callable[..., Array], scales: Array, draw: NoiseSource, lies: Lies | None
 ) -> Answer:
     together = RobustAggregation(agreement.agreement, agreement.mechanism.law(agreement), scales)
 
     def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
         owners = range(agreement.n_owners)
-        answers = np.stack([gradients(np.full(len(theta), i), theta) for i in owners], axis=1)
+        answers = np.stack([asked(np.full(len(theta), i), theta) for i in owners], axis=1)
         answers = answers + scales[:, None] * draw(k)
         if lies is not None:
             answers = lies(k, theta, answers)
@@ -199,12 +214,12 @@ def _robust_answers(
     return answer
 
 
-def _answers_on_graph(gradients: BatchedGradients, scales: Array, draw: NoiseSource) -> Answer:
+def _answers_on_graph(asked: Callable[..., Array], scales: Array, draw: NoiseSource) -> Answer:
     def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
         noise = scales[:, None] * draw(k)
         owners = np.tile(np.arange(len(scales)), len(theta))
-        return np.asarray(gradients(owners, theta.reshape(len(owners), -1)) + noise.reshape(len(owners), -1)).reshape(
-            theta.shape
+        return np.asarray(
+            asked(owners, theta.reshape(len(owners), -1)).reshape(theta.shape) + noise.reshape(theta.shape)
         )
 
     return answer
@@ -249,22 +264,28 @@ def _events(
 
 
 def _one_answer_each(
-    problem: Problem, participants: Participants, scales: Array, options: Options, streams: Sequence[Any]
+    worlds: Sequence[Problem], participants: Participants, scales: Array, options: Options, streams: Sequence[Any]
 ) -> Turns:
     """Every owner answers once, in a random order; there is a model after any number of answers, or of the sum of all."""
     if options.noise is not None or options.starts is not None or options.schedule is not None:
         raise UsageError("simulate: noise, starts and schedule replace those of many answers; this mechanism has one")
     N, noise = len(participants.members), [s[1] for s in streams]
-    if problem.agreement.summed:
-        given: Sequence[Array] = [one_sum(problem, noise)]
-    else:
-        given = options.given or one_answers(problem, noise, scales)
+    given, each = options.given, options.runs // len(worlds)
+    if given is None:
+        parts = [noise[i * each : (i + 1) * each] for i in range(len(worlds))]
+        drawn = [_drawn(*one, scales) for one in zip(worlds, parts, strict=True)]
+        given = [np.concatenate(answers) for answers in zip(*drawn, strict=True)]
 
     def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs answer"]:
         return np.stack([given[i][r] for r, i in enumerate(who)])
 
     who = np.stack([np.random.default_rng(s[0]).permutation(N) for s in streams], axis=1)
     return who, Events(who[:, 0], np.arange(1.0, N + 1) / N), np.ones(len(streams)), answer, lambda: 0.0
+
+
+def _drawn(problem: Problem, streams: Sequence[np.random.SeedSequence], scales: Array) -> list[Array]:
+    """What the learner sees in one world: the sum of all owners' answers, or each."""
+    return [one_sum(problem, streams)] if problem.agreement.summed else one_answers(problem, streams, scales)
 
 
 def one_answers(
@@ -279,11 +300,11 @@ def one_answers(
         draft = mechanism.draft(agreement, owner, problem.owners[i], problem.common)
         # "own learners" change an owner's noise, all of it alike.
         factor = float(scales[i]) / mechanism.scale(agreement, owner, problem.feature_bound)
-        drawn = []
-        for rng in (np.random.default_rng(owners[i]) for owners in children):
-            noise = [factor * made.scale * draws(rng, made.law, made.scale.shape) for made in draft.noises]
-            drawn.append(draft.answer(*noise))
-        answers.append(np.stack(drawn))
+        drawn = [
+            [factor * made.scale * draws(rng, made.law, made.scale.shape) for made in draft.noises]
+            for rng in (np.random.default_rng(owners[i]) for owners in children)
+        ]
+        answers.append(draft.answer(*map(np.stack, zip(*drawn, strict=True))))
     return answers
 
 
@@ -300,7 +321,7 @@ def one_sum(problem: Problem, streams: Sequence[np.random.SeedSequence]) -> Floa
     unit, scales = noise.scale / alone[0], together.noise(alone)
     size = (len(scales), len(unit))
     drawn = [scales @ draws(np.random.default_rng(one), noise.law, size, together.shapes) for one in streams]
-    exact = np.array([draft.answer(np.zeros(len(unit))) for draft in drafts])
+    exact = np.concatenate([draft.answer(np.zeros((1, len(unit)))) for draft in drafts])
     return np.asarray(together.vector(exact) + unit * np.array(drawn))
 
 
