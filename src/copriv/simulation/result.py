@@ -341,7 +341,9 @@ class Simulation(Shown, Framed, Drawn):
             theta=np.concatenate([one.theta for one in every]),
             clipped=float(np.average([one.clipped for one in every], weights=[one.runs for one in every])),
             owners=owners,
-            from_noise=float(np.average(*zip(*noisy, strict=True))) if noisy else None,
+            from_noise=sum(one * degrees for one, degrees in noisy) / sum(degrees for _, degrees in noisy)
+            if noisy
+            else None,
             graph=graphs[0].merge(graphs[1:]) if graphs else None,
             held_out=np.concatenate(held) if held else None,
             durations=None if self.durations is None else np.concatenate([one.durations for one in every]),

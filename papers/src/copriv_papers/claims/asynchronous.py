@@ -75,18 +75,17 @@ def _less_with_the_sum(found: Found) -> Answer:
     pairs = [pair for pair in pairs if pair[1] in found.outcomes]
     ratios = [found.psi(each) / found.psi(summed) for each, summed in pairs]
 
-    def noise(name: str) -> str:
-        share = found.outcomes[name].noise_share
-        return "unknown" if share is None else f"{100 * share:.2g} %"
+    def told(each: str, summed: str) -> str:
+        seen, hidden = (found.outcomes[name].noise_share for name in (each, summed))
+        if seen is None or hidden is None:  # of results that an earlier version kept
+            return ""
+        return f" ({100 * seen:.2g} % of ψ is noise where each answer is seen, {100 * hidden:.2g} % of the sum)"
 
-    told = "; ".join(
-        f"{summed.split(' at')[0]}: {ratio:.3g} ({noise(each)} of ψ is noise where each answer is seen, {noise(summed)} of the sum)"
+    said = "; ".join(
+        f"{summed.split(' at')[0]}: {ratio:.3g}, with {100 * found.outcomes[summed].clipped:.1g} % clipped{told(each, summed)}"
         for ratio, (each, summed) in zip(ratios, pairs, strict=True)
     )
-    words = (
-        f"Of equal terms the noise's variance is 9 and 85 times less; the rest of ψ is left by bounds on gradients, steps and few "
-        f"answers, which keep noise low. {told[:1].upper()}{told[1:]}."
-    )
+    words = f"Of equal terms the noise's variance is 9 and 85 times less. {said[:1].upper()}{said[1:]}."
     here = len(ratios) // 2
     return Answer(tuple(ratios[:here]), (), words, tuple(ratios[here:]))
 
