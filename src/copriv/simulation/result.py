@@ -140,7 +140,7 @@ def from_noise(ψ: Float[Array, "*worlds runs"], of_mean: Float[Array, "*worlds"
     runs = ψ.shape[-1]
     if runs < 2:
         return None
-    return max(float(np.mean(ψ.mean(axis=-1) - of_mean)) * runs / (runs - 1), 0.0)
+    return max(float(np.mean(ψ.mean(axis=-1) - of_mean) * runs / (runs - 1)), 0.0)
 
 
 def share_of(noise: float | None, cost: float) -> float | None:
