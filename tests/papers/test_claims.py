@@ -1,6 +1,7 @@
 """The table of what the papers say in numbers: each answer is computed, and a wrong number is told as wrong."""
 
 import re
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +30,12 @@ from copriv_papers.claims.simulated import (
     scaled_for_absence,
     simulated_slopes,
     spent,
+    unlike_budgets,
 )
 from copriv_papers.errata import ERRATA
 from copriv_papers.pages import shown, write_claims
+from copriv_papers.papers import PAPERS
+from copriv_papers.questions import QUESTIONS
 from copriv_papers.trials import Outcome
 
 NOTHING = Found({}, {}, {})
@@ -68,6 +72,9 @@ def test_what_theorems_promise_is_drawn_and_not_derived() -> None:
     assert simulated_slopes(NOTHING).verdict == "reproduced"
     assert dimension(NOTHING).numbers == pytest.approx((1.0, 0.5), abs=0.05)
     assert scaled_for_absence(NOTHING).numbers == pytest.approx((1.43, 2.26, 4.63), rel=0.05)  # erratum 16
+    # erratum 18: what counts is Σ ε⁻², by hand 100 + 2/1.45² and 100 + 2/1.495 over that of equal budgets, 3
+    assert unlike_budgets(NOTHING).numbers == pytest.approx(((100 + 2 / 1.45**2) / 3, (100 + 2 / 1.495) / 3), rel=0.05)
+    assert unlike_budgets(NOTHING).verdict == "not reproduced"
 
 
 def test_noise_that_is_too_small_spends_more_than_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,6 +242,24 @@ def test_without_a_table_the_others_are_told_with_the_command_that_gets_it(
 
 
 FETCH = "copriv data fetch creditcard"
+
+
+def test_the_kept_pages_have_every_claim_once_and_no_other() -> None:
+    """In the papers' order, sentences of ours apart from theirs: pages that lag behind the list say what nobody holds."""
+    docs = Path(__file__).parents[2] / "docs"
+    table = (docs / "reference" / "claims.md").read_text(encoding="utf-8")
+    said = [
+        (re.sub("<a .*?></a>", "", row[0]), row[1])
+        for row in re.findall(r"^\| (.*?, .*?) \| (.*?) \| ", table, flags=re.M)
+    ]
+    wanted = [(claim.place, claim.sentence) for beyond in (False, True) for claim in CLAIMS if claim.beyond == beyond]
+    assert said[: len(wanted)] == wanted
+    for paper in PAPERS:
+        poster = unescape((docs / "papers" / f"{paper.identity}.html").read_text(encoding="utf-8"))
+        for claim in CLAIMS:
+            row = f'<th scope="row">{claim.sentence} ({claim.place})</th>'
+            assert poster.count(row) == claim.place.startswith(f"{paper.letter}, "), (paper.identity, claim.sentence)
+        assert all(f"({one.place})</th>" in poster for one in QUESTIONS if one.place.startswith(f"{paper.letter}, "))
 
 
 def test_titles_of_errata_are_those_of_their_page() -> None:

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from copriv_papers.claims import CLAIMS
 from copriv_papers.contents import anchor, contents
 from copriv_papers.errata import ERRATA
@@ -74,3 +76,29 @@ def test_three_clicks_lead_from_one_page_to_every_claim_figure_question_and_erra
 def test_a_link_that_leads_nowhere_is_found():
     assert not leads_somewhere("reference/claims.md#claim-s-thm-9")
     assert not leads_somewhere("explanation/nothing.md")
+
+
+PAPERS_TEXTS = Path(__file__).parents[3] / "shared" / "papers"
+
+
+def as_printed(text: str) -> str:
+    """A text without its line breaks, hyphens at their ends and marks of Markdown."""
+    return re.sub(r"\s+", " ", re.sub(r"-\n", "", text).replace("*", ""))
+
+
+@pytest.mark.skipif(not PAPERS_TEXTS.is_dir(), reason="the papers' texts are not beside this checkout")
+def test_words_that_errata_quote_stand_in_the_papers_at_the_place_that_is_named():
+    texts = {"S": "value_of_collaboration.md", "A": "cost_of_privacy_async.txt"}
+    of = {letter: as_printed((PAPERS_TEXTS / name).read_text(encoding="utf-8")) for letter, name in texts.items()}
+    abstract, rest = of["A"].split("Index Terms", 1)
+    page = as_printed((DOCS / "explanation" / "errata.md").read_text(encoding="utf-8"))
+    for quoted, where in {
+        "the solid lines are fitted to the experimental data": of["S"],
+        "inversely proportional to the combined size of the training datasets squared and the privacy budgets squared": rest,
+        "the sum of the privacy budgets squared": abstract,
+        "more than 10 data owners with at least 10,000 records with privacy budgets greater than or equal to 1": abstract,
+        "more than 100 data owners with privacy budgets greater than or equal to 2.5": rest,
+        "we get the same bounds": rest,
+    }.items():
+        assert quoted in where
+        assert quoted in page.replace("We get", "we get"), quoted

@@ -46,7 +46,8 @@ def finished(folder: Path, paper) -> dict[str, object]:  # type: ignore[no-untyp
         (folder / f"{figure.identity}.png").write_bytes(PNG)
     said = [
         {"place": c.place, "sentence": c.sentence, "paper": c.paper, "ours": [float(k)], "held": "1 of 2",
-         "elsewhere": [], "verdict": "reproduced in part", "remark": "So (erratum 5).", "command": c.command}
+         "elsewhere": [], "verdict": "beyond the papers" if c.beyond else "reproduced in part",
+         "remark": "So (erratum 5).", "command": c.command}
         for k, c in enumerate(CLAIMS)
     ]  # fmt: skip
     return {"claims": said, "data": ["Loans."], "quick": False}
@@ -76,6 +77,15 @@ def test_a_page_is_whole_and_needs_nothing_else(paper, tmp_path: Path) -> None: 
     for k, claim in enumerate(CLAIMS):
         mine = claim.place.startswith(f"{paper.letter}, ")
         assert (f'<td data-what="here">{k:.3g}</td>' in text) >= mine
+    theirs = sum(c.place.startswith(f"{paper.letter}, ") and not c.beyond for c in CLAIMS)
+    assert f"<dt>{theirs} sentences with a number</dt><dd>{theirs} reproduced in part</dd>" in text
+    tables = re.findall(r"<caption>(.*?)</caption>(.*?)</table>", text, flags=re.S)
+    for claim in CLAIMS:
+        if claim.place.startswith(f"{paper.letter}, "):
+            (caption,) = (
+                head for head, rows in tables if f'"row">{escape(f"{claim.sentence} ({claim.place})")}<' in rows
+            )
+            assert (caption == "Beyond the paper") == claim.beyond, claim.sentence
     for question in QUESTIONS:
         assert (escape(question.asks) in text) == question.place.startswith(f"{paper.letter}, ")
     assert "ψ(θ) = f(θ)/f(θ*) − 1" in text
@@ -107,6 +117,9 @@ def test_every_remark_theorem_and_open_question_of_the_papers_has_its_place() ->
     asked = [question.asks for question in QUESTIONS if question.place in ("S, §V", "A, §VI")]
     for word in ("graph", "network", "market", "adversar", "synchronous", "eneralisation"):
         assert any(word in one for one in asked)
+    asked += [question.asks for question in QUESTIONS if question.place in ("S, §I", "A, §I")]
+    assert any("ncentives" in one for one in asked)  # "incentives must be provided" for a learner that is not trusted
+    assert any("other private algorithms" in one for one in asked)  # "there might exist better performance bounds"
     questions = [one for paper in PAPERS for section in paper.sections for one in paper.questions(section)]
     assert sorted(map(id, questions)) == sorted(map(id, QUESTIONS))
     for question in QUESTIONS:

@@ -50,9 +50,10 @@ NUMBERED: tuple[Item, ...] = (
     Item("A, Remark 3", "(ε, δ) improves the cost by a constant at best.", ("gallery.md#delta",)),
     Item("A, Assumption 1", "A strongly convex regulariser, a convex loss.", ("reference/notation.md",)),
     Item("A, Assumption 2", "Gradients have an L1 norm of at most Ξ.", ("explanation/errata.md#erratum-1", _PROOF)),
-    Item("A, Assumption 3", "T is known.", ("explanation/errata.md#erratum-8",)),
+    Item("A, Assumption 3", "T is the most iterations.", ("explanation/errata.md#erratum-8",)),
     Item("A, Theorem 1", "Laplace noise of scale 2ΞT/(nε) keeps ε.", (_PROOF,)),
-    Item("A, Theorem 2", "The cost falls with 1/ε² and 1/n²: (8) to (11).", (_COST, "explanation/errata.md#erratum-6")),
+    Item("A, Theorem 2", "The cost is at most terms in 1/(nε) and 1/(nε)²: (8) to (11).",
+         (_COST, "explanation/errata.md#erratum-6")),
     Item("A, Remark 4", "Owners that are away, and weights for them.", ("explanation/errata.md#erratum-16", _RULES)),
 )  # fmt: skip
 

@@ -23,6 +23,8 @@ ERRATA = {
     15: "S (11) cannot hold for all n",
     16: '"We get the same bounds"',
     17: "ε_i/κ does not keep ε_i where budgets differ",
+    18: '"The sum of the privacy budgets squared"',
+    19: "A's abstract against A, Fig. 6",
 }
 _NAMED = re.compile(r"erratum (\d+)")
 

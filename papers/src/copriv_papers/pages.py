@@ -66,13 +66,13 @@ def write_claims(document: Mapping[str, Any], docs: Path) -> Path:
     Beside it docs/papers/index.md, which leads to its lines.
     """
     write_contents(docs)
-    every = document["claims"]
+    theirs, ours = _apart(document["claims"])
     return _write(
         docs / "reference" / "claims.md",
         "claims.md",
         **document,
-        theirs=[one for one in every if one["verdict"] != BEYOND_THEM],
-        ours=[one for one in every if one["verdict"] == BEYOND_THEM],
+        theirs=theirs,
+        ours=ours,
         questions=QUESTIONS,
         scale=SCALE,
         rules=RULES,
@@ -94,19 +94,20 @@ def write_paper(paper: Paper, figures: Path, claims: Mapping[str, Any]) -> Path:
     answers = {(one["place"], one["sentence"], one["paper"]): one for one in claims["claims"]}
     sections = []
     for section in paper.sections:
-        said = [answers[claim.place, claim.sentence, claim.paper] for claim in paper.claims(section)]
+        answered = [answers[claim.place, claim.sentence, claim.paper] for claim in paper.claims(section)]
+        said = dict(zip(("Sentences with a number in them", "Beyond the paper"), _apart(answered), strict=True))
         drawn = [(name, finished.get(name)) for name in section.figures]
         sections.append((section, said, paper.questions(section), drawn))
-    claimed = [one for _, said, _, _ in sections for one in said]
+    told = [one for _, said, _, _ in sections for of_one_kind in said.values() for one in of_one_kind]
     made = [one for _, _, _, drawn in sections for _, one in drawn if one is not None]
     return _write(
         figures / f"{paper.identity}.html",
         "paper.html",
         paper=paper,
         sections=sections,
-        claims=claimed,
+        claims=_apart(told)[0],
         made=made,
-        errata=named([one["remark"] for one in claimed] + [one["why"] for one in made]),
+        errata=named([one["remark"] for one in told] + [one["why"] for one in made]),
         scale=SCALE,
         data=claims["data"],
         quick=claims["quick"],
@@ -114,6 +115,12 @@ def write_paper(paper: Paper, figures: Path, claims: Mapping[str, Any]) -> Path:
         colours=_COLOURS,
         style=files(formatting).joinpath("page.css").read_text(encoding="utf-8"),
     )
+
+
+def _apart(claims: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """Claims of the papers, and those of ours beside them."""
+    theirs = [one for one in claims if one["verdict"] != BEYOND_THEM]
+    return theirs, [one for one in claims if one["verdict"] == BEYOND_THEM]
 
 
 def _write(path: Path, template: str, **told: Any) -> Path:

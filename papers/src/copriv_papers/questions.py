@@ -31,6 +31,9 @@ _LIARS = (
 )
 
 QUESTIONS: tuple[Question, ...] = (
+    Question("S, §I", "Better bounds for other private algorithms; those proved need not be best.", "built in part",
+             "Exact costs in place of bounds, and other rules and mechanisms; no lower bound for every algorithm.",
+             "explanation/mechanisms.md"),
     Question("S, §I", "Finding records that owners have in common, without telling of the others.", "not built",
              "How many owners may hold one record is agreed, and noise is made for it.", "reference/agreement-file.md"),
     Question("S, Remark 1", "Regression, support vector machines and neural networks are all of form (1).", "built in part",
@@ -44,6 +47,9 @@ QUESTIONS: tuple[Question, ...] = (
     Question("S, §V", "Asynchronous updates by a subset of the owners.", "built", "Rules A1 and A2.", "explanation/rules.md"),
     Question("S, §V", "More general adversaries than curious-but-honest ones.", "built in part", _LIARS,
              "explanation/lying-owners.md"),
+    Question("A, §I", "Incentives for a learner that is not trusted to follow the algorithm.", "built in part",
+             "No incentives; by a run's signed record `copriv verify` finds a learner that did not follow the rule.",
+             "explanation/security.md"),
     Question("A, §I", "(ε, δ) and its trade-off.", "built", "Three mechanisms with δ, and a figure of T, ε and both noises.",
              "explanation/mechanisms.md"),
     Question("A, Remark 1", "Noise and generalisation error, with data that are not i.i.d.", "built",

@@ -177,6 +177,10 @@ def cards_frauds(_: Found) -> Answer:
     return Answer.of(float(fraud.mean()), lambda share: abs(share - 0.00172) < 1e-5)
 
 
+LOANS = "The file is behind a login; loans here are 10,000 or 9,857."
+"""Of the papers' file of loans."""
+
+
 def not_here(what: str) -> Callable[[Found], Answer]:
     """A number of a file that is not public, or not here."""
     return lambda _: Answer((), (), what)

@@ -18,7 +18,7 @@ from copriv.rules import AsyncCopies, Descent
 from copriv.simulation import simulate
 from copriv_papers.claims.claim import Answer, Found
 from copriv_papers.figures.grid import slope
-from copriv_papers.verdict import SLOPE, steep, within
+from copriv_papers.verdict import PRINTED, SLOPE, steep, within
 
 ANSWERS, DRAWS = 4, 400_000
 SAMPLING = 0.05
@@ -55,8 +55,12 @@ def _mean_gradient(records: int, bound: float, target: float) -> float:
 
 
 @lru_cache(maxsize=32)
-def _run(rule: str, loss: str, epsilon: float, overlap: int = 1) -> tuple[float, float]:
-    """At the end of three small owners' runs: E f − f*, and E‖θ − θ*‖² over it times the least curvature of f."""
+def _run(rule: str, loss: str, epsilon: float | tuple[float, ...], overlap: int = 1) -> tuple[float, float]:
+    """At the end of runs of three small owners, of one budget or of three.
+
+    Returns E f − f*, and E‖θ − θ*‖² over it times the least curvature of f.
+    """
+    budgets = epsilon if isinstance(epsilon, tuple) else (epsilon,) * 3
     rng, data = np.random.default_rng(0), []
     for _owner in range(3):
         x = rng.normal(size=(200, 3)) * [1.0, 0.7, 0.5]
@@ -66,7 +70,7 @@ def _run(rule: str, loss: str, epsilon: float, overlap: int = 1) -> tuple[float,
         "agreement": {"rule": rule, "horizon": 20, "step": 100.0 if rule == "S1" else 0.3},
         "model": {"loss": loss, "gradient_bound": 5.0, "gradient_bound_assumed": True, "theta_max": 1e9},
         "data": {"feature_bound": 0.0},
-        "owner": [{"name": f"o{i}", "records": 200, "epsilon": epsilon, "overlap": overlap} for i in range(3)],
+        "owner": [{"name": f"o{i}", "records": 200, "epsilon": ε, "overlap": overlap} for i, ε in enumerate(budgets)],
     }
     problem = Problem.of(Agreement.of(terms), data)
     done = simulate(problem, runs=2000, seed=0, record_at=(), workers=1, alone=False)
@@ -98,6 +102,18 @@ def simulated_slopes(_: Found) -> Answer:
     )
     held = steep(nine), steep(eleven, -1.0)
     return Answer((nine, eleven), held, "Of simulated runs, where noise is all: S1 on squares, S2 on the hinge.")
+
+
+def unlike_budgets(_: Found) -> Answer:
+    """E f − f* of budgets that differ over that of equal ones: of the same sum, and of the same sum of squares."""
+    unit, equal = 0.01, _run("S1", "squared", 0.01)[0]
+    others = (0.1, 1.45, 1.45), (0.1, np.sqrt(1.495), np.sqrt(1.495))
+    ratios = [_run("S1", "squared", tuple(unit * ε for ε in budgets))[0] / equal for budgets in others]
+    words = (
+        "Budgets as 0.1, 1.45, 1.45 over equal ones of the same sum, and as 0.1, 1.22, 1.22 of the same sum of squares; "
+        "simulated. What counts is Σ ε_i⁻² (erratum 18)."
+    )
+    return Answer.of(ratios, lambda ratio: within(ratio, 1.0, PRINTED), words)
 
 
 def dimension(_: Found) -> Answer:

@@ -7,9 +7,11 @@ import numpy as np
 
 from copriv_papers.claims.claim import Answer, Claim, Found
 from copriv_papers.claims.laws import (
+    LOANS,
     cards_frauds,
     judged,
     never_zero,
+    not_here,
     proof_step,
     shared_record,
     slopes,
@@ -108,6 +110,7 @@ SYNCHRONOUS: tuple[Claim, ...] = (
     Claim("S, Thm 3, (11)", "For any T some c₁, c₂ bound the cost by (c₂Ξ/n)√Σε_i⁻².", "0 for n → ∞", never_zero(False)),
     Claim("S, Thm 3, (12)", "The parameter error is at most 4/L times that.", "0 for n → ∞", never_zero(True)),
     Claim("S, Thm 3; Remark 2", "(9) scales as ε⁻², (11) as ε⁻¹.", "−2 and −1", simulated_slopes),
+    Claim("S, §IV-A", "Nearly 890,000 loans.", "890,000", not_here(LOANS)),
     Claim("S, §IV-A, Fig. 2", "From ε = 1 to ε = 10 ψ improves approximately 100-fold.", "100 (within 2)",
           judged("sync-fig2", "ψ at ε = 1 over"), "sync-fig2"),
     Claim("S, §IV-A, Fig. 2", "Larger budgets end at better models.", "1", _ordered("sync-fig2"), "sync-fig2"),

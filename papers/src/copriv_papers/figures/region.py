@@ -223,7 +223,7 @@ class Frontier(Region):
     identity: str = "frontier"
     source: str = "Beyond A"
     title: str = "Lending: ψ together over ψ alone against N, and from which ε joining pays"
-    claim: str = "The papers leave open how far the frontier can be moved by better settings at the same ε."
+    claim: str = "None: how far better settings move the frontier of A, Fig. 6, at the same ε is a question of ours."
 
     def draw(self, rows: Sequence[Row]) -> Picture:
         """How far from paying joining is at the largest ε, and where there is a frontier, the frontier."""
