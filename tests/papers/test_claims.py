@@ -22,7 +22,7 @@ from copriv_papers.claims.laws import (
     star,
     stays_at_the_start,
 )
-from copriv_papers.claims.runs import BUDGETS, OWNERS, SEEN, TABLES, _planned, bank
+from copriv_papers.claims.runs import BUDGETS, OWNERS, SEEN, TABLES, _planned, _printed, as_printed, bank
 from copriv_papers.claims.simulated import (
     dimension,
     overlap_factors,
@@ -144,6 +144,20 @@ def test_the_least_number_of_owners_is_read_from_runs_and_none_is_said() -> None
     assert "copriv data fetch hospital" in hospitals.remark
 
 
+@pytest.mark.parametrize(("power", "verdict"), [(2.0, "reproduced"), (1.8, "not reproduced")])
+def test_slopes_with_the_regulariser_that_a_prints_are_of_both_tables(power: float, verdict: str) -> None:
+    rows = [
+        {"mechanism": as_printed(table), "records": n, "epsilon": ε, "mean": 1.0 / (n * ε) ** power}
+        for table in TABLES
+        for n in (1e3, 1e4)
+        for ε in (0.1, 10.0)
+    ]
+    (claim,) = (c for c in CLAIMS if c.sentence.endswith("with the g that §V prints."))
+    answer = claim.answer(Found({}, {"claims": rows}, {}))
+    assert answer.numbers == answer.elsewhere == pytest.approx((-power,) * 4)
+    assert answer.verdict == verdict
+
+
 def test_planned_runs_of_sums_are_private_and_of_what_they_say() -> None:
     cells = _planned(Effort(quick=True))
     assert len({cell.at["name"] for cell in cells}) == len(cells) == 36
@@ -154,6 +168,17 @@ def test_planned_runs_of_sums_are_private_and_of_what_they_say() -> None:
         assert cell.trial.mechanism == "planned"
         assert agreement.data.heterogeneity == 0.0
         assert not agreement.model.gradient_bound_assumed
+
+
+def test_trials_as_a_prints_have_its_regulariser_and_its_start() -> None:
+    made = _printed(Effort(quick=True))
+    assert {cell.at["mechanism"] for cell in made} == {as_printed(table) for table in TABLES}
+    assert len({cell.at["name"] for cell in made}) == len(made)
+    for cell in made:
+        agreement = cell.trial.agreement
+        assert agreement.model.regularization == 2e-5  # g = (c/2)‖θ‖² = 10⁻⁵θᵀθ
+        assert agreement.agreement.learner_step == "printed"
+        assert not any(agreement.agreement.start or ())
 
 
 def grid(identity: str, mechanism: str, power: float):  # type: ignore[no-untyped-def]

@@ -13,6 +13,7 @@ from copriv_papers.claims.claim import Answer, Claim, Found
 from copriv_papers.claims.runs import cells
 from copriv_papers.figure import Effort
 from copriv_papers.figures import BEYOND, FIGURES
+from copriv_papers.figures.grid import final_rows
 from copriv_papers.runner import outcomes_of, reproduce
 from copriv_papers.verdict import BEYOND_THEM
 
@@ -51,6 +52,7 @@ def answered(
             finished(report)
     own = cells(effort)
     outcomes = outcomes_of(own, out, "claims", **how)
+    rows["claims"] = final_rows(own, outcomes)
     found = Found(figures, rows, {str(cell.at["name"]): o for cell, o in zip(own, outcomes, strict=True)})
     data = {one["description"] for document in figures.values() for one in document["data"]}
     return {

@@ -16,13 +16,13 @@ class Found:
     figures: Mapping[str, Mapping[str, Any]]
     """Finished figures by their names, as their JSON files say."""
     rows: Mapping[str, Sequence[Row]]
-    """What is drawn in them, with numbers as numbers."""
+    """What is drawn in them, with numbers as numbers; of "claims", how the claims' own trials end."""
     outcomes: Mapping[str, Outcome]
     """The claims' own trials by their names."""
 
     def of(self, identity: str, **at: Any) -> list[Row]:
         """A figure's rows at these coordinates."""
-        return [row for row in self.rows[identity] if all(row[k] == v for k, v in at.items())]
+        return [row for row in self.rows[identity] if all(row.get(k) == v for k, v in at.items())]
 
     def compared(self, identity: str, *starts: str) -> tuple[list[Any], list[Any]]:
         """A figure's comparisons whose text begins so: on its own table, and on everybody's loans where it was run on them."""

@@ -100,7 +100,7 @@ class Slopes:
             why += (
                 " Dashed is a + b/(nε) + c/(nε)², fitted to each panel's points: n and ε count only as their product."
             )
-        own = f"every slope of the paper's own settings is −2 within {SLOPE}."
+        own = f"every slope {next(one for one in slopes if one in NOT_PRIVATE)} is −2 within {SLOPE}."
         return Judgement.of((*found, *law), f"{self.why} {why}", f"{own if self.says else self.why} {why}")
 
     def _why_private(
