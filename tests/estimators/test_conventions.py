@@ -37,11 +37,13 @@ PLENTY = 1e6
 @pytest.mark.parametrize(
     "estimator",
     [
-        PrivateRegressor(epsilon=PLENTY), PrivateRegressor(epsilon=PLENTY, loss="huber"),
-        PrivateClassifier(epsilon=PLENTY, classes="auto"), PrivateClassifier(epsilon=PLENTY, classes="auto", loss="hinge"),
+        PrivateRegressor(epsilon=PLENTY),
+        pytest.param(PrivateRegressor(epsilon=PLENTY, loss="huber"), marks=pytest.mark.slow),
+        pytest.param(PrivateClassifier(epsilon=PLENTY, classes="auto"), marks=pytest.mark.slow),
+        pytest.param(PrivateClassifier(epsilon=PLENTY, classes="auto", loss="hinge"), marks=pytest.mark.slow),
     ],
     ids=lambda estimator: estimator.loss,
-)  # fmt: skip
+)
 def test_check_estimator(estimator) -> None:
     expected = CANNOT_HOLD[type(estimator)]
     done = check_estimator(estimator, expected_failed_checks=expected, on_fail="raise", on_skip=None)

@@ -164,6 +164,7 @@ FITS = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::copriv.estimators.SpendingWarning")
 @settings(max_examples=50, deadline=None)
 @given(FITS)

@@ -130,6 +130,7 @@ def test_every_value_that_is_changed_is_found(made: Made) -> None:
         assert made.wrong(json.dumps(forged)), place
 
 
+@pytest.mark.slow
 def test_two_values_that_are_changed_together_are_found(made: Made) -> None:
     """Of lists of alike things, the first and the last: everything else in all pairs."""
     with closing(RunStore.read(made.path)) as store:

@@ -171,6 +171,7 @@ def test_a_forecast_of_single_answers_says_what_their_sum_would_cost() -> None:
     assert ratio == pytest.approx(5**0.5, rel=0.01), "N - t times less of the noise's variance"
 
 
+@pytest.mark.slow
 def test_a_sum_that_costs_more_is_not_said_to_pay_sooner() -> None:
     """Statistics are no sum, and may cost less than gradients whose sum is seen."""
     rng = np.random.default_rng(3)

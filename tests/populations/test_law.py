@@ -50,6 +50,7 @@ def test_a_pool_has_the_owners_records_and_a_deal_shares_them_out(n, p, loss):
     assert float(dealt.fitness.value(theta)) == pytest.approx(float(world.pool.fitness.value(theta)), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_few_rows_do_not_promise_a_perfect_model():
     """Thirty rows for 25 parameters: their own best fitness is a sixth of the truth; the worlds' is about the truth."""
     best, own = [], []
@@ -322,6 +323,7 @@ def test_columns_of_two_values_and_constants_are_not_longer_than_they_were_seen(
         assert set(np.unique(drawn[:, 2])) == {7.0}
 
 
+@pytest.mark.slow
 def test_few_rows_know_the_size_of_skewed_noise_worst():
     """Bands of worlds' best fitness hold that of the law in two of three tables of 60 rows; by χ² in a quarter of them."""
     rng, held = np.random.default_rng(8), []

@@ -121,6 +121,7 @@ def test_ranges_ten_times_too_wide_lose_little() -> None:
     assert labels.score(X, y > 0) > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("δ", [0.0, 1e-6])
 def test_of_few_rows_wide_ranges_leave_more_than_a_private_mean_does(δ: float) -> None:
     """500 rows at ε = 1: the median score was −3 (nine of ten below 0) where nothing was spent on lengths of so few rows."""

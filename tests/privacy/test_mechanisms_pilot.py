@@ -111,6 +111,7 @@ def test_a_wrong_version_passes_the_sensitivity(monkeypatch: pytest.MonkeyPatch)
     assert spread(NUMBERS) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["as made", "half the noise"])
 def test_what_is_spent_by_audit(kind: str) -> None:
     """Two records that move every part by all that they can.

@@ -335,6 +335,7 @@ def test_a_graph_is_in_the_file_and_in_the_fingerprint(tmp_path):
     assert len({read.fingerprint, agreed(graph="ring").fingerprint, agreed().fingerprint}) == 3
 
 
+@pytest.mark.slow
 def test_a_forecast_says_what_a_graph_costs_and_how_many_exchanges_are_enough():
     X, y = tables(1, records=400)[0]
     edges = [[f"o{i}", f"o{i + 1}"] for i in range(5)] + [["o0", "o5"]]

@@ -225,6 +225,7 @@ def test_the_band_of_a_run_reads_whose_public_rows_are():
 STATED = {"privacy_cost": {"linear": 50.0}, "worth": 40_000.0}
 
 
+@pytest.mark.slow
 def test_the_page_of_a_market_says_what_the_command_says(made):
     document = state()
     for seat, worth in zip(document["owners"], (0.0, 4e4, 9e4), strict=True):
