@@ -48,8 +48,9 @@ AGREED = Agreement.of(
 
 
 @pytest.fixture
-def over(tmp_path: Path) -> list[Any]:
-    """The command for a run that is over, but for its model."""
+def over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The command for a run that is over, but for its model; its owners are away, and come back to none of these tests."""
+    monkeypatch.setattr("copriv.network.learner.RETURN_SECONDS", 0.05)
     keys(tmp_path / "keys", ["a"])
     (tmp_path / "agreement.toml").write_text(AGREED.to_toml())
     rng, store = np.random.default_rng(0), RunStore.create(tmp_path / "run.db", AGREED, 2)
