@@ -18,7 +18,7 @@ from copriv.errors import AgreementError, InvalidInput, NotCertified, QueryRefus
 from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
 from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation, objective_deviation
 from copriv.mechanisms.objective_solver import Prepared, Surface
-from copriv.model.records import Records
+from copriv.model.records import BLOCK, Records
 from copriv.owner import Owner
 from copriv.privacy.clipping import ROUNDING
 from copriv.protocol import Query
@@ -208,14 +208,22 @@ def test_the_solver_finds_the_minimum(surface: Surface) -> None:
         np.testing.assert_allclose(theta, found.x, atol=1e-4 * (1 + np.abs(theta).max()))
 
 
+@pytest.mark.parametrize("n", [300, 2 * BLOCK + 1])
 @pytest.mark.parametrize("surface", SURFACES, ids=lambda s: s.name)
-def test_minima_of_many_tilts_are_those_of_each(surface: Surface) -> None:
-    """Also of tilts so large that the Hessian of the middle does not serve, and of none."""
-    rng, p, n = np.random.default_rng(5), 4, 300
+def test_minima_of_many_tilts_are_those_of_each(surface: Surface, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of tilts so large that the Hessian of the middle does not serve, and of none; of rows in several blocks, too."""
+    rng, p = np.random.default_rng(5), 4
     made = agreed(surface, p, bound=0.4)
     solver = made.tied(n, 1.0).prepared(dataset(n, p, rng, isinstance(surface, Logistic | SmoothedHinge)))
     tilts = np.array([0.0, 1e-3, 0.1, 10.0])[:, None] * rng.laplace(size=(4, p))
     found = solver.minima(tilts, solver.minimum(np.zeros(p)))
+    monkeypatch.setattr(solver_module, "CELLS", 2 * n - 1)
+    most, gradient = [], Prepared.gradient
+    monkeypatch.setattr(Prepared, "gradient", lambda one, *at: most.append(at[0].shape) or gradient(one, *at))
+    few_at_once = solver.minima(tilts, solver.minimum(np.zeros(p)))
+    monkeypatch.undo()
+    assert max(shape[0] for shape in most if len(shape) == 2) == 1
+    np.testing.assert_allclose(few_at_once, found, rtol=1e-7, atol=1e-9)
     assert (np.linalg.norm(solver.gradient(found, tilts), axis=1) <= 0.5 * made.residual).all()
     for theta, tilt in zip(found, tilts, strict=True):
         np.testing.assert_allclose(

@@ -29,6 +29,8 @@ LINE = 102
 """Passes of one search along a step: one at its start, 40 to find an end, 60 to halve, and 1."""
 KEPT = 0.3
 """Most that a step may leave of the gradient for its Hessian to serve again: so many gradients cost less than a new one."""
+CELLS = 1 << 22
+"""Most slopes, of all models that are solved for at once, but for one: 32 MiB for each array of them."""
 CHECK = 16
 """Steps of the sure descent between checks of the gradient at its own iterate."""
 LARGEST_CONDITION = 1e5
@@ -266,6 +268,10 @@ class Prepared:
         """
         from scipy.linalg import lu_solve
 
+        most = max(1, CELLS // len(self.features))
+        if len(tilts) > most:
+            parts = (tilts[at : at + most] for at in range(0, len(tilts), most))
+            return np.concatenate([self.minima(part, near, patient) for part in parts])
         goal, factors = 0.5 * self.tilted.agreed.residual, self.factored(near)
         theta = np.tile(near, (len(tilts), 1))
         v = self.gradient(theta, tilts)

@@ -86,10 +86,11 @@ def clipped_mean_gradient(
 
 
 def exact_sum(parts: list[Array]) -> Array:
-    """Sum of vectors, with one rounding per coordinate."""
+    """Sum of arrays of one shape, with one rounding per number."""
     if len(parts) == 1:
         return parts[0]
-    return np.array([math.fsum(coordinate) for coordinate in np.stack(parts, axis=1).tolist()])
+    numbers = np.stack([part.ravel() for part in parts], axis=1).tolist()
+    return np.array([math.fsum(each) for each in numbers]).reshape(parts[0].shape)
 
 
 def _clipped_sum(loss: Loss, block: Records, theta: Float[Array, " p"], bound: float, order: Order) -> Array:
