@@ -280,7 +280,8 @@ def test_the_first_forecast_of_the_template_says_what_was_planned(copriv):
     done = copriv("forecast", "agreement.toml")
     assert done.code == 0
     assert re.search(
-        r"Terms that the agreement leaves open were chosen by the plan: .+, \d+ answers? of each owner\.", done.out
+        r"Terms that the agreement leaves open were chosen by the plan: .+, \d+ answers? of each owner\.",
+        " ".join(done.out.split()),
     ), done.out
     assert len(done.out.splitlines()) < 24, "on one screen"
 

@@ -157,7 +157,7 @@ def simulated(agreed: Agreement, draws: list[list[np.ndarray]]) -> np.ndarray:
     """The model of the in-memory simulation with each owner's noise fed in."""
     problem = Problem.of(agreed, [(records(i).features, records(i).target) for i in range(3)])
     streams = Streams(0).feed([Fed(own) for own in draws])
-    played = play(problem, agreed.noise_scales(), Options(runs=1), [(np.random.SeedSequence(0), streams)])
+    played = play([problem], agreed.noise_scales(), Options(runs=1), [(np.random.SeedSequence(0), streams)])
     return np.asarray(played.kept[-1][0])
 
 
