@@ -182,8 +182,9 @@ def test_every_screen_says_what_a_pilot_would_tell(outlook: Forecast, capsys: py
     assert "settles about 1.4 of 2 open verdicts and costs the model 1.3 times" in sentence
     assert "Recommended: pilot = 0.05, which settles about 0.7 of 2 open verdicts" in sentence
     tell(*told.details(said))
-    for text in (capsys.readouterr().out, " ".join(screen.lines(said))):
+    for text in (capsys.readouterr().out, " ".join(screen.lines(said)), repr(said)):
         assert sentence in one_line(text)
+    assert html.escape(sentence) in one_line(said._repr_html_())
     document = json.loads(said.to_json())["pilot_outlook"]
     assert document["in_words"] == sentence
     assert view_of(said)["pilot_outlook"] == document
@@ -270,7 +271,7 @@ def test_a_budget_is_recommended_only_where_the_forecast_shows_that_it_helps(out
     assert "Raise the budgets" not in nobody(7.0).verdict + nobody(None).verdict
     assert "as it is: it would typically pay for owner 0 with a budget of 7 or more." in nobody(7.0).verdict
     for least in (None, 0.5):  # less than it has, and it does not pay
-        assert "no owner's own budget would change that, however large." in nobody(least).verdict
+        assert "and no larger budget of one owner is expected to change that." in nobody(least).verdict
         assert "it would typically pay" not in nobody(least).verdict
 
 

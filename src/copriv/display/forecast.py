@@ -30,8 +30,9 @@ from copriv.formatting.sanitize import printable
 def card(outlook: Forecast) -> Card:
     """Card of a forecast: the verdict, ψ of each possible model, and each owner's gain."""
     title = f"Forecast: {counted(outlook.n_owners, 'owner')}, {outlook.public_rows:,} public rows"
+    first = filter(None, [of_forecast(outlook), pilot(outlook)])
     said = [*filter(None, [with_sum(outlook)]), *(f"Note: {warning}." for warning in outlook.warnings)]
-    return Card(title, (of_forecast(outlook), costs(outlook), owners(outlook), better_by(outlook), *said))
+    return Card(title, (*first, costs(outlook), owners(outlook), better_by(outlook), *said))
 
 
 def title(outlook: Forecast) -> str:

@@ -104,7 +104,8 @@ def _remedy(outlook: Forecast) -> str:
     if not least:
         if outlook.n_owners == 1:
             return "One owner has nobody to train with."
-        return "So do not train together: no owner's own budget would change that, however large."
+        each = "its own model or the public one serves each owner as well"
+        return f"So do not train together: {each}, and no larger budget of one owner is expected to change that."
     first = min(least, key=lambda name: least[name])
     paid = f"it would typically pay for {printable(first, 60)} with a budget of {plain_number(least[first])} or more"
     return f"So do not train together as it is: {paid}."
