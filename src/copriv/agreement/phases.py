@@ -18,6 +18,7 @@ from copriv.mechanisms import Pilot
 from copriv.rules import WITHOUT_WAITING
 from copriv.terms import AgreedTerms
 from copriv.terms.learning import RANGED
+from copriv.terms.values import LEAST_BUDGET
 
 
 def check_pilot(agreed: AgreedTerms) -> None:
@@ -34,6 +35,12 @@ def check_pilot(agreed: AgreedTerms) -> None:
     if agreed.model.gradient_bound_assumed:
         raise AgreementError(
             "agreement.pilot: clips every gradient, and model.gradient_bound_assumed says that nothing does; leave one out"
+        )
+    share, least = agreed.agreement.pilot, min(owner.epsilon for owner in agreed.owner)
+    if isinstance(share, float) and min(share * least, _rest(least, share)) < LEAST_BUDGET:
+        raise AgreementError(
+            f"agreement.pilot: a share of {share:g} of an epsilon of {least:g} leaves one phase less than {LEAST_BUDGET:g}; "
+            "agree on a share such as 0.1"
         )
 
 

@@ -27,7 +27,8 @@ NonNegative = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
 ZeroOrPositive = Annotated[float, Field(allow_inf_nan=False, le=1e30), _zero_or_at_least(1e-30)]
 """A bound, or 0 for none; small enough for its fourth power to be finite, large enough for its square to have all digits."""
 Count = Annotated[int, Field(ge=1, le=10**15)]
-Budget = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
+LEAST_BUDGET = 1e-12
+Budget = Annotated[float, Field(ge=LEAST_BUDGET, le=1e12, allow_inf_nan=False)]
 """ε, within a range in which floating-point accounting is meaningful."""
 Delta = Annotated[float, Field(lt=1, allow_inf_nan=False), _zero_or_at_least(1e-60)]
 """δ, 0 or at least 1e-60: no count of records needs less, and floats lose the digits of what is far below."""
