@@ -117,6 +117,7 @@ def test_more_budget_that_hurts_is_told() -> None:
     assert [one.surely(1) for one in by_delta] == [False]
 
 
+@pytest.mark.slow
 def test_the_harness_runs_on_a_table_and_tells_of_it() -> None:
     table = tables.Table("toy", *small())
     rows = []

@@ -90,6 +90,7 @@ def test_request_serves_one_at_a_time():
     assert stats.kstest(np.diff(events.time) - 0.7, "expon", args=(0, 1 / 4)).pvalue > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", [Broadcast, Request])
 def test_times_of_owners_with_answers_left(schedule):
     """Against a plain loop: an owner that has given all its answers neither replies nor requests."""

@@ -188,6 +188,7 @@ def each_by_itself(world, many, runs):
     return simulate(dealt, runs=runs, seed=1, record_at=(), alone=False, workers=1).relative_fitness.runs[:, -1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_the_average_of_many_models_is_as_far_off_as_that_of_all(loss):
     """20 owners, each fitted by itself, against what one model's spread says of their average."""
@@ -207,6 +208,7 @@ def differing(number, **terms):
     return agreed(*({"records": n, "epsilon": ε} for n, ε in zip(sizes, budgets, strict=True)), **terms)
 
 
+@pytest.mark.slow
 def test_owners_that_all_differ_are_few_groups_with_the_noise_and_the_bias_of_all():
     once = {"mechanism": "objective", "rule": "A2", "answers": 1, "horizon": 90, "step": 1.0, "start": [0.5, -1.0]}
     many = differing(90, **once)

@@ -69,7 +69,11 @@ def test_the_card_shows_the_phases():
     [
         ({"pilot": 1.0}, {}, "agreement.pilot: must be less than 1"),
         ({"pilot": -0.1}, {}, "agreement.pilot: must be at least 0"),
-        ({"pilot": 1e-300}, {}, "agreement.pilot: a share of 1e-300 of an epsilon of 1 leaves one phase less than 1e-12"),
+        (
+            {"pilot": 1e-300},
+            {},
+            "agreement.pilot: a share of 1e-300 of an epsilon of 1 leaves one phase less than 1e-12",
+        ),
         ({"pilot": 1 - 1e-13}, {}, "agreement.pilot: a share of 1 of an epsilon of 1 leaves one phase less than 1e-12"),
         ({"pilot": "yes"}, {}, "agreement.pilot"),
         ({"pilot": 0.1, "mechanism": "pilot", "answers": 1, "rule": "A2"}, {}, "agreement.pilot: the run after it"),

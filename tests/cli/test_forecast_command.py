@@ -102,6 +102,7 @@ def test_people_read_a_table_and_a_verdict(copriv, file, prepared, outlook):
     assert "…" not in done.out
 
 
+@pytest.mark.slow
 def test_a_consortium_where_joining_does_not_pay_is_told_so_in_words(copriv, tmp_path):
     agreement = library.Agreement.of({**TWO, "owner": [{**owner, "epsilon": 0.001} for owner in TWO["owner"]]})
     path = tmp_path / "hopeless.toml"

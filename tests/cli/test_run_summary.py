@@ -45,6 +45,7 @@ def drawn(rng: np.random.Generator, n: int) -> Records:
     return Records.of(x, x @ BEST + rng.normal(size=n))
 
 
+@pytest.mark.slow
 def test_the_estimate_is_right_on_average() -> None:
     """Owners' records and public rows drawn anew each time; the model is off the owners' optimum by the same step."""
     rng, agreed, off = np.random.default_rng(0), agreement(), np.array([0.1, -0.05])

@@ -67,6 +67,7 @@ def said(script: str, *arguments: object) -> list[str]:
     return done.stdout.splitlines()[-1].split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allowed", [350.0, 1000.0])
 def test_an_owner_takes_no_more_than_it_was_allowed(tmp_path: Path, allowed: float) -> None:
     """Half a million rows take 84 MB as a table, and as records; several copies of either would show."""
@@ -77,6 +78,7 @@ def test_an_owner_takes_no_more_than_it_was_allowed(tmp_path: Path, allowed: flo
         assert float(needed) <= 1.5 * float(taken), "an estimate that is far too high reads anew for no reason"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "more"), [("parquet", 40), ("csv", 50)])
 def test_a_check_takes_as_much_for_a_large_table_as_for_a_small_one(tmp_path: Path, kind: str, more: float) -> None:
     """Blocks of a csv file are read ahead, more or fewer of them as the machine is busy: 20 to 30 MB."""

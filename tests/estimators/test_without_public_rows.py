@@ -252,6 +252,7 @@ def test_classes_with_delta_are_a_newton_step_from_moments() -> None:
     np.testing.assert_allclose(-np.linalg.solve(hessian, gradient), step, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_breast_cancer_is_told_apart_at_epsilon_one() -> None:
     """Accuracy was 0.72 where moments were for numbers alone, and 0.9 with them; the larger class has 0.627."""

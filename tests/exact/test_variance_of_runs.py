@@ -179,6 +179,7 @@ def error_of_variance(costs):
     return np.sqrt(np.maximum(fourth - costs.var(axis=0) ** 2, 0) / len(costs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rule", "step"), [("S1", 3.0), ("S2", 0.3), ("A1", 1.0), ("A2", 0.2)])
 def test_simulated_runs_spread_as_far_as_the_oracle_says(rule, step):
     """The noise and the schedules of `simulate`; noise half as large again would be seen."""

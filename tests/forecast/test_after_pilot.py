@@ -65,6 +65,7 @@ def test_what_is_recommended_is_the_run_at_what_the_pilot_leaves_and_simulates(a
     assert after.recommended.relative_fitness.low[-1] / 3 < ended < 3 * after.recommended.relative_fitness.high[-1]
 
 
+@pytest.mark.slow
 def test_a_forecast_after_a_simulated_pilot_says_everywhere_that_it_is_not_private(after, data, public):
     """It is a function of records and seed: of two neighbours one seed gives other digits."""
     document = after.to_dict()
@@ -81,6 +82,7 @@ def test_a_forecast_after_a_simulated_pilot_says_everywhere_that_it_is_not_priva
     assert before.to_dict()["agreed"]["private"]
 
 
+@pytest.mark.slow
 def test_the_owner_that_differs_is_told_by_the_pilot_alone(after, public):
     before = copriv.forecast(terms(**QUICK), public, runs=32)
     assert before.kind == "before the pilot"
@@ -90,6 +92,7 @@ def test_the_owner_that_differs_is_told_by_the_pilot_alone(after, public):
     assert after.heterogeneity.source == "answers"
 
 
+@pytest.mark.slow
 def test_records_count_only_through_noisy_answers(monkeypatch, data, public):
     """The whole forecast, from other records with the same answers, digit for digit."""
     problem = Problem.of(terms(**QUICK), data, public)
@@ -158,6 +161,7 @@ def test_many_owners_of_one_table_are_told_by_their_spread(data, public):
     assert 0.05 < found.heterogeneity.value < 20
 
 
+@pytest.mark.slow
 def test_a_pilot_of_a_logistic_model_and_of_strata(data, public):
     labels = [(x, np.where(y > 0.3, 1.0, -1.0)) for x, y in data]
     shown = (public[0], np.where(public[1] > 0.3, 1.0, -1.0))

@@ -424,6 +424,7 @@ def test_public_rows_of_one_target_leave_every_verdict_open() -> None:
     assert "all public rows have the same target" in found.verdict
 
 
+@pytest.mark.slow
 def test_fewer_public_rows_than_parameters_leave_every_verdict_open() -> None:
     """All worlds rest on one guess of the model then, and agree whatever that is. An intercept is a parameter."""
     rng = np.random.default_rng(0)

@@ -56,6 +56,7 @@ def test_settled_agrees_with_the_exact_laws():
     assert abs(settled([(np.repeat([0.0, λ / 4], 1000), p)], pays, rng) - exact) > 0.05
 
 
+@pytest.mark.slow
 def test_a_pilot_tells_more_of_larger_owners_and_costs_what_it_takes(public):
     small, large = (copriv.forecast(terms(n), public, runs=32).pilot for n in (200, 200_000))
     for one in (small, large):

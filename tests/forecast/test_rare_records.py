@@ -60,6 +60,7 @@ def test_owners_with_few_records_have_none_of_a_rare_kind():
     assert Unseen.of(rows, [], np.empty((0, 1, 2)), 600) is None
 
 
+@pytest.mark.slow
 def test_where_the_pool_holds_such_records_the_band_is_wrong_and_the_caution_is_there():
     """The assumption fails: one record in 5,000 is four times as long as any public row, with a target of its own."""
     told = copriv.forecast(agreed(), public=table(1000), runs=32)

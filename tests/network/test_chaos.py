@@ -296,6 +296,7 @@ def fire(folder: Path, kills: int, seed: int, most: int, rules: tuple[str, ...] 
     return ends | {"kills": struck, "runs": n}
 
 
+@pytest.mark.slow
 def test_a_dozen_kills(tmp_path: Path) -> None:
     ends = fire(tmp_path, 12, seed=5, most=4)
     assert ends["finished"] >= 1

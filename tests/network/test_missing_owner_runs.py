@@ -303,6 +303,7 @@ def test_a_closed_link_loses_no_message_to_other_owners(held: Held, agreed: Agre
 # A learner that is killed -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_learner_killed_at_any_message_begins_another_attempt_and_forgets_no_charge(
     tmp_path: Path, held: Held, agreed: Agreement
 ) -> None:

@@ -189,6 +189,7 @@ def beside(record: dict[str, Any]) -> None:
     assert public["estimate"] < public["relative_fitness"]
 
 
+@pytest.mark.slow
 def test_tables_above_the_memory_limit_are_streamed(tmp_path: Path) -> None:
     """Three commands, on declared columns; bank-1's table is in a data base, and takes more memory than it is allowed.
 
@@ -340,6 +341,7 @@ def test_refusals_have_their_exit_codes_and_one_line(site: Site) -> None:
     assert learner.wait(10) == 130
 
 
+@pytest.mark.slow
 def test_the_demonstration_starts_real_commands_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record = demo_network(lending("A2"), tmp_path / "consortium", as_json=True)
     assert record["status"] == "finished"
@@ -365,6 +367,7 @@ def get(address: str) -> tuple[int, str]:
             return error.code, ""
 
 
+@pytest.mark.slow
 def test_services_take_the_next_agreement_without_a_restart(site: Site) -> None:
     """Their logs are JSON lines of one schema; a monitor sees what the ledger says was spent; SIGTERM ends them."""
     pytest.importorskip("opentelemetry.exporter.prometheus", reason="the extra [metrics] is not installed")

@@ -64,6 +64,7 @@ def test_formulas_hold_or_not_as_the_errata_prove() -> None:
     assert shared_record(NOTHING).numbers == pytest.approx((1.0, 50.5))  # erratum 17: 5.05 where 0.1 is promised
 
 
+@pytest.mark.slow
 def test_what_theorems_promise_is_drawn_and_not_derived() -> None:
     assert spent(1)(NOTHING).verdict == spent(4)(NOTHING).verdict == "reproduced"
     assert overlap_factors(NOTHING).numbers == pytest.approx((4.0, 9.0), rel=0.02)

@@ -218,6 +218,7 @@ def test_a_damaged_trial_file_is_computed_again(tmp_path: Path) -> None:
     assert (tmp_path / "tiny.csv").read_bytes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("backend", "workers"), [("threading", 3), ("loky", 2)])
 def test_workers_and_backend_change_no_digit(tmp_path: Path, backend: str, workers: int) -> None:
     run(tmp_path / "one")

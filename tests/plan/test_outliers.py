@@ -108,6 +108,7 @@ def test_no_outliers_where_none_is_likely_or_none_can_be():
     assert outliers_of(sample_of(agreed(), table(500, 1, signs))) is None
 
 
+@pytest.mark.slow
 def test_where_noise_is_small_a_plan_counts_outliers_and_where_it_is_not_it_does_not(monkeypatch):
     public, owners = table(500, 1), [table(30_000, 2 + i) for i in range(3)]
     longest = np.abs(public[0]).sum(axis=1).max()

@@ -310,6 +310,7 @@ def test_a_delta_of_some_owners_is_no_opt_in():
     assert all(choice.pure for choice in found.measured)
 
 
+@pytest.mark.slow
 def test_where_all_owners_state_a_delta_both_promises_are_weighed_and_the_agreement_says_which():
     pytest.importorskip("dp_accounting")
     problem = problem_of(opted(epsilon=4.0))

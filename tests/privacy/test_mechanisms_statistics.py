@@ -104,6 +104,7 @@ def test_the_noise_has_the_promised_scale() -> None:
     assert not scale_test(draws / scales / 2, 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["as made", "half the noise"])
 def test_what_is_spent_by_audit(kind: str) -> None:
     """One coordinate takes all that a replaced record may change: the event that tells most is then a common one.

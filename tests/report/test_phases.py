@@ -70,6 +70,7 @@ def conducted(signed: Agreement, tmp_path_factory: pytest.TempPathFactory) -> tu
     return asyncio.run(whole()), folder / "run.db"
 
 
+@pytest.mark.slow
 def test_what_is_signed_before_the_pilot_fixes_all_but_the_ranges(signed: Agreement, outlook: copriv.Forecast) -> None:
     pilot, run = signed.phases
     assert pilot.mechanism.one_answer

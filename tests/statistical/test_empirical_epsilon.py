@@ -45,6 +45,7 @@ class Audit:
         return audit_epsilon(*self.samples, self.fits[score], rng, ALPHA, train_share=0.15)
 
 
+@pytest.mark.slow
 def test_one_coordinate() -> None:
     ε = 1.5
     audit = Audit("one coordinate", 2, ε, 42_000)

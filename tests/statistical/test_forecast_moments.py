@@ -55,6 +55,7 @@ rules = st.sampled_from(["S1", "S2", "S2 last", "A1", "A2"])
 seeds = st.integers(0, 2**31)
 
 
+@pytest.mark.slow
 @settings(max_examples=45)
 @given(rules, st.integers(1, 6), st.integers(1, 8), st.integers(2, 60), seeds)
 def test_forecasts_agree_with_runs(rule, N, p, T, seed):

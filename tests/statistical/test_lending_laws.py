@@ -47,6 +47,7 @@ def test_the_inverse_square_law(dataset):
     assert by_budget == pytest.approx(-2, abs=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SAMPLE.is_file(), reason="the sample of 10,000 loans is not here")
 def test_few_answers_beat_the_papers_setting_five_hundredfold():
     """N = 86, ε = 1: A2 with m = 8, bounds enforced, against A1 as in the paper."""

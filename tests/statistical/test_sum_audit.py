@@ -73,6 +73,7 @@ def test_a_sum_spends_its_epsilon_and_the_audit_sees_it(
     assert 0.85 * EPSILON < seen(noise, 2, 60_000, monkeypatch) <= EPSILON
 
 
+@pytest.mark.slow
 def test_a_floor_keeps_its_epsilon_where_all_others_collude(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0.3 * FLOOR < seen(sum_of(10, 1, FLOOR), 1, 4_000, monkeypatch) <= FLOOR
 

@@ -189,6 +189,7 @@ def test_other_terms_that_do_not_fit() -> None:
         from_strata(np.ones((3, P)), np.ones(3) / 3, np.array([0, 1, 2]), np.eye(P), 1.0)
 
 
+@pytest.mark.slow
 def test_a_plan_for_owners_that_differ_does_not_average_their_models() -> None:
     """Much budget, owners far from one another: an average of fitted models is biased, gradients at one point are not."""
     parts = _unlike_owners(0.7, rows=3000)

@@ -51,6 +51,7 @@ def test_who_turned_away_makes_room_and_the_next_is_answered(made):
     assert time.monotonic() - begun < 60
 
 
+@pytest.mark.slow
 def test_who_waits_is_not_sent_away_and_neither_are_the_first_curves_of_the_data(made):
     async def asks(first, second):
         one = asyncio.ensure_future(made.forecast(*first))

@@ -181,6 +181,7 @@ def test_what_no_agreement_allows_is_told_in_words_with_its_field(made, key, val
         views.quick(views.Question.of(document), made)
 
 
+@pytest.mark.slow
 def test_the_band_of_a_run_is_of_the_worlds_that_its_forecast_is_of():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(120, 2))
@@ -200,6 +201,7 @@ def test_the_band_of_a_run_is_of_the_worlds_that_its_forecast_is_of():
     assert said.low[-1] < bands[1]["median"][-1] < said.high[-1]
 
 
+@pytest.mark.slow
 def test_the_band_of_a_run_reads_whose_public_rows_are():
     """Owners that lie far apart, and rows that say so, beside the same rows that do not."""
     rng, names = np.random.default_rng(0), np.repeat(["o0", "o1", "o2"], 60)
