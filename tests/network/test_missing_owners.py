@@ -609,4 +609,4 @@ Histories.TestCase.settings = settings(
     max_examples=int(os.environ.get("HISTORIES", "200")), stateful_step_count=8, deadline=None,
     suppress_health_check=list(HealthCheck), report_multiple_bugs=False,
 )  # fmt: skip
-TestHistories = Histories.TestCase
+TestHistories = pytest.mark.slow(Histories.TestCase)

@@ -112,8 +112,14 @@ COMMANDS: dict[str, tuple[Work, Work, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        pytest.param(name, kind, marks=() if kind == "killed" else pytest.mark.slow)
+        for name in COMMANDS
+        for kind in KINDS
+    ],
+)
 def test_nothing_is_forgotten_whatever_happens_at_any_call(name: str, kind: str) -> None:
     before, work, path, witness = COMMANDS[name]
     for call in itertools.count(1):
@@ -159,7 +165,9 @@ AT_ONCE: dict[str, tuple[Work, Work, Work]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", AT_ONCE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name.startswith("two") else pytest.mark.slow) for name in AT_ONCE]
+)
 def test_one_of_two_at_once_wins_and_no_more_is_spent(name: str) -> None:
     before, first, second = AT_ONCE[name]
     for call in itertools.count(1):
@@ -345,4 +353,4 @@ Histories.TestCase.settings = settings(
     max_examples=int(os.environ.get("HISTORIES", "200")), stateful_step_count=10, deadline=None,
     suppress_health_check=list(HealthCheck), report_multiple_bugs=False,
 )  # fmt: skip
-TestHistories = Histories.TestCase
+TestHistories = pytest.mark.slow(Histories.TestCase)
