@@ -1,19 +1,25 @@
 """The page of the benchmark: docs/reference/pilot.md."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 
 from benchmarks.pilot import releases
 from benchmarks.pilot.tables import HELD_BACK, OPEN
 from benchmarks.unlike import judged
 from benchmarks.unlike.judged import Told
+from benchmarks.verdicts import WORTHWHILE
 
 PAGE = Path("docs/reference/pilot.md")
 SURE = 1.645
 """Standard errors of held-out rows by which a gain is sure."""
+JUDGED = ("probability", "forecast", "gain", "error")
+SPREAD = 0.01
+"""Standard deviation of gains among owners of one forecast, for weights: an owner's rows never tell more of the others."""
 LEAST = 0.1
 """Relative change of the loss above which a verdict is judged."""
 HEAD = """# What a pilot tells, measured
@@ -57,6 +63,37 @@ def tables(rows: Sequence[dict[str, Any]]) -> list[str]:
     return out
 
 
+def said_to_pay(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """One row for each probability with which joining was said to pay, before and after the pilot."""
+    out = [
+        "| pilot | said to pay with | owners | said | gain at least 0.5 % | would, were the forecast gains exact | "
+        "forecast gain | measured gain |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    tables = [row for row in rows if row["kind"] == "table"]
+    for when in ("before", "after"):
+        every = [o for row in tables for o in row[when]["owners"] if _told(o)]
+        for low, high in pairwise((0.0, 0.2, 0.5, 0.8, 1.0 + 1e-9)):
+            some = [o for o in every if low <= o["probability"] < high]
+            if not some:
+                continue
+            said, forecast, gain, error = (np.array([o[key] for o in some]) for key in JUDGED)
+            exact = norm.cdf((forecast - WORTHWHILE) / error).mean()
+            weight = 1.0 / (error**2 + SPREAD**2)
+            means = (f"{100 * np.average(each, weights=weight):.1f} %" for each in (forecast, gain))
+            told = (
+                when, f"{low:.0%} to {min(high, 1.0):.0%}", str(len(some)), f"{said.mean():.0%}",
+                f"{np.mean(gain >= WORTHWHILE):.0%}", f"{exact:.0%}", *means,
+            )  # fmt: skip
+            out.append(f"| {' | '.join(told)} ± {100 / np.sqrt(weight.sum()):.1f} % |")
+    return out
+
+
+def _told(o: dict[str, Any]) -> bool:
+    """Whether held-out rows tell this owner's gain to a fifth, with `EVENTS` of either class where there are classes."""
+    return 0.0 < o["error"] < 0.2 and (o["own_events"] is None or o["own_events"] >= judged.EVENTS)
+
+
 def _group(row: dict[str, Any]) -> tuple[str, float, float]:
     return row["group"], row["epsilon"], row["share"]
 
@@ -68,6 +105,13 @@ def page(rows: Sequence[dict[str, Any]], note: str) -> str:
         "*unlike*: tables of `benchmarks.unlike`, cut into ten owners, or as many as there are groups. *open*, *held back*: "
         "tables of groups of R packages, the twelve largest groups, listed before any was run, in alphabetical order the odd "
         "and the even ones; those held back were opened once, when the pilot was no longer changed.",
+        "", "## How often joining pays where it is said to", "",
+        "The same cells. An owner's gain is measured on its own held-out rows: from the better of its own model and the public "
+        "one to the better of the common model and that personalized. Of owners whose rows tell it to a fifth, with "
+        f"{judged.EVENTS} of either class where there are classes. These rows are few: the column *would* says how often the "
+        "measured gain would be above 0.5 % if each forecast gain were the true one. Mean gains are weighted by the precision "
+        "of the rows.", "",
+        *said_to_pay(rows),
         "", "## Own verdicts by releases alone", "",
         "The tables of `benchmarks.unlike`, without a plan: the posterior of each owner's deviation given public rows "
         "and all answers, against what its own records can tell, judged with the best common model in "

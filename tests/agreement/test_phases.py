@@ -72,9 +72,13 @@ def test_the_card_shows_the_phases():
         (
             {"pilot": 1e-300},
             {},
-            "agreement.pilot: a share of 1e-300 of an epsilon of 1 leaves one phase less than 1e-12",
+            "agreement.pilot: a share of 1e-300 of an epsilon of 1 is too little for one of the phases",
         ),
-        ({"pilot": 1 - 1e-13}, {}, "agreement.pilot: a share of 1 of an epsilon of 1 leaves one phase less than 1e-12"),
+        (
+            {"pilot": 1 - 1e-13},
+            {},
+            "agreement.pilot: a share of 1 of an epsilon of 1 is too little for one of the phases",
+        ),
         ({"pilot": "yes"}, {}, "agreement.pilot"),
         ({"pilot": 0.1, "mechanism": "pilot", "answers": 1, "rule": "A2"}, {}, "agreement.pilot: the run after it"),
         ({"pilot": 0.1, "aggregation": "sum", "colluding": 0}, {}, "agreement.pilot: the learner sees each"),

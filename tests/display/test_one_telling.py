@@ -190,6 +190,16 @@ def test_every_screen_says_what_a_pilot_would_tell(outlook: Forecast, capsys: py
     assert view_of(said)["pilot_outlook"] == document
 
 
+def test_a_yes_after_a_pilot_says_where_to_check_it(outlook: Forecast) -> None:
+    def said(kind: str, answer: str) -> str:
+        owners = (replace(one, on_own=replace(one.on_own, answer=answer)) for one in outlook.owners)
+        return one_line(" ".join(told.notes(replace(outlook, kind=kind, owners=tuple(owners)))))
+
+    assert "An owner can check it at home, on its own records, before it joins" in said("after the pilot", "yes")
+    for kind, answer in (("after the pilot", "no"), (outlook.kind, "yes")):
+        assert "check it at home" not in said(kind, answer)
+
+
 def test_the_report_repeats_the_verdict_for_everybody_and_for_its_owner(said: Forecast, tmp_path: Path) -> None:
     forecast, agreement = json.loads(said.to_json()), Agreement.of(TERMS)
     for owner in said.owners:

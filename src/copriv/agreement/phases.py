@@ -39,8 +39,8 @@ def check_pilot(agreed: AgreedTerms) -> None:
     share, least = agreed.agreement.pilot, min(owner.epsilon for owner in agreed.owner)
     if isinstance(share, float) and min(share * least, _rest(least, share)) < LEAST_BUDGET:
         raise AgreementError(
-            f"agreement.pilot: a share of {share:g} of an epsilon of {least:g} leaves one phase less than {LEAST_BUDGET:g}; "
-            "agree on a share such as 0.1"
+            f"agreement.pilot: a share of {share:g} of an epsilon of {least:g} is too little for one of the phases, which "
+            f"take at least {LEAST_BUDGET:g} each; agree on a share such as 0.1"
         )
 
 

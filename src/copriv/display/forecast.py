@@ -133,6 +133,11 @@ def notes(outlook: Forecast) -> list[str]:
             "By the pilot alone every owner's columns are taken to vary as those of the public rows do. Where one hardly does, "
             "the owner's own model may be far worse on everybody's records than is said here."
         )
+    if outlook.kind == "after the pilot" and outlook.joining.names("yes"):
+        said.append(
+            "On real tables a yes after a pilot held less often than its probability says. An owner can check it at home, "
+            "on its own records, before it joins: copriv owner verdict."
+        )
     if outlook.kind == "before the pilot":
         said.append(
             "This is of the run after the pilot, with what it leaves of each epsilon; its answers may change it."
