@@ -141,9 +141,10 @@ class Objective(OneAnswer):
             if slopes[-1][0] ** 2 * variance * np.average(noise, weights=tables.weight) > best[0]:
                 break  # what is less firm has more noise
             gap, slope = min((tables.expected(off + c**2 * variance * noise + missed), c) for c, missed in slopes)
-            bounded = replace(tried, bound=slope * tried.bound)
-            if gap < best[0] and all(bounded.certain(*owner, declared.whole) for owner in owners):
-                best = gap, λ, slope
+            if gap < best[0]:
+                bounded = replace(tried, bound=slope * tried.bound)
+                if all(bounded.certain(*owner, declared.whole) for owner in owners):
+                    best = gap, λ, slope
         gap, λ, slope = best
         yield gap, Setting(slope * declared.gradient_bound, (1.0,), {"anchor": λ, "reach": declared.longest})
 
