@@ -203,17 +203,16 @@ def summary(all_rows: list[dict[str, Any]]) -> str:
 def calibration(all_rows: list[dict[str, Any]]) -> str:
     """A table: with which probability joining was said to pay, in five classes, and for how many owners it did."""
     lines = [
-        "| known | said to pay with | owners | said, on average | it paid for |",
-        "| --- | --- | --- | --- | --- |",
+        "| known | said to pay with | owners | of consortia | said, on average | it paid for |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     for known in dict.fromkeys(r["known"] for r in all_rows):
         of = [r for r in all_rows if r["known"] == known and "refused" not in r]
         for low, high in pairwise((0.0, 0.1, 0.3, 0.7, 0.9, 1.0)):
             some = [r for r in of if low <= r["probability"] < high or r["probability"] == high == 1.0]
             said = f"{np.mean([r['probability'] for r in some]):.0%}" if some else ""
-            lines.append(
-                f"| {known} | {low:.0%} to {high:.0%} | {len(some)} | {said} | {_share([r['pays'] for r in some])} |"
-            )
+            cells = (len(some), len({r["seed"] for r in some}), said, _share([r["pays"] for r in some]))
+            lines.append(f"| {known} | {low:.0%} to {high:.0%} | {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
 
@@ -244,7 +243,8 @@ def page(all_rows: list[dict[str, Any]]) -> str:
         "",
         summary(drawn),
         "",
-        "With which probability joining was said to pay, and how often it did:",
+        "With which probability joining was said to pay, and how often it did. Where nothing is known all owners of one size "
+        "in a consortium are told the same, so that few consortia say little, however many owners they have:",
         "",
         calibration(drawn),
         "",

@@ -1,6 +1,7 @@
 """Names of kinds stand in their own rooms: nobody else compares them."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 from copriv import mechanisms
@@ -8,6 +9,7 @@ from copriv import mechanisms
 SOURCE = Path(mechanisms.__file__).parents[1]
 
 
+@cache
 def strings_in_use(path: Path) -> set[str]:
     """String constants of a file, but for docstrings: strings that stand alone as a statement."""
     tree = ast.parse(path.read_text(encoding="utf-8"))

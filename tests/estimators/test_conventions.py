@@ -33,14 +33,15 @@ PLENTY = 1e6
 """ε at which a few dozen rows, which is what the checks have, still give a model."""
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "estimator",
     [
         PrivateRegressor(epsilon=PLENTY),
-        pytest.param(PrivateRegressor(epsilon=PLENTY, loss="huber"), marks=pytest.mark.slow),
-        pytest.param(PrivateClassifier(epsilon=PLENTY, classes="auto"), marks=pytest.mark.slow),
-        pytest.param(PrivateClassifier(epsilon=PLENTY, classes="auto", loss="hinge"), marks=pytest.mark.slow),
+        PrivateRegressor(epsilon=PLENTY, loss="huber"),
+        PrivateClassifier(epsilon=PLENTY, classes="auto"),
+        PrivateClassifier(epsilon=PLENTY, classes="auto", loss="hinge"),
     ],
     ids=lambda estimator: estimator.loss,
 )
