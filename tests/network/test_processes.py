@@ -23,6 +23,7 @@ from copriv.cli.commands.demo import demo_network
 from copriv.network.model import Model
 from copriv.network.setup import load_dictionary, make_consortium, owner_records, share_out
 from copriv.network.store import RunStore
+from copriv.plan import plan
 from copriv.privacy.ledger import LedgerFailed
 from copriv.privacy.ledger.read import verify
 from copriv.problem import Problem
@@ -69,7 +70,7 @@ class Site:
     def __init__(self, folder: Path, agreed: Agreement, public: pa.Table | None = None) -> None:
         self.folder = folder / "consortium"
         make_consortium(agreed, self.folder, public)
-        if public is None:
+        if public is None and not agreed.data.declared_only:
             share_out(agreed, self.folder)
         self.agreed = Agreement.load(self.folder / "agreement.toml")
         self.commands: list[Command] = []
@@ -298,6 +299,35 @@ def test_other_mechanisms_by_the_same_four_commands(site: Site, said: str) -> No
     shown = site.copriv("ledger", "show", "bank-1/data.ledger")
     assert shown.wait(20) == 0, shown.errors
     assert ("delta" in shown.said) == (δ > 0)
+
+
+def test_owners_without_public_rows_run_what_a_forecast_plans_for_them(tmp_path: Path) -> None:
+    """From declared columns alone: plan, files, run and model; `verify` computes the model again from the signed answers."""
+    columns = {"features": ["a", "b"], "target": "y", "bounds": {"a": [0, 10], "b": [-1, 1], "y": [0, 100]}}
+    wanted = Agreement.of({
+        "agreement": {"rule": "auto", "horizon": 100},
+        "model": {"loss": "squared", "intercept": True},
+        "data": {"public_rows": 0, **columns},
+        "owner": [{"name": f"bank-{i}", "records": 500, "epsilon": 8.0, "delta": 1e-6} for i in (1, 2)],
+    })  # fmt: skip
+    planned = plan(wanted).agreement
+    site = Site(tmp_path, planned)
+    try:
+        assert not (site.folder / "learner" / "public.parquet").exists()
+        rng = np.random.default_rng(3)
+        for name in planned.owner_names:
+            a, b = rng.uniform(0, 10, 500), rng.uniform(-1, 1, 500)
+            y = np.clip(40 + 3 * a + 10 * b + rng.normal(0, 5, 500), 0, 100)
+            pa.parquet.write_table(pa.table({"a": a, "b": b, "y": y}), site.folder / name / "data.parquet")
+        learner = site.learner("--json")
+        owners = [site.owner(name) for name in planned.owner_names]
+        assert learner.wait(60) == 0, learner.errors
+        assert [owner.wait(20) for owner in owners] == [0, 0], owners[0].errors
+        record = json.loads(learner.said)["record"]
+        assert (record["status"], record["realised"]["public"]) == ("finished", None)
+        assert site.copriv("verify", "run.db", "--model", "run.json").wait(60) == 0
+    finally:
+        site.end()
 
 
 def answered(ledger: Path) -> int:

@@ -226,6 +226,7 @@ def public_sample(setting: Setting, path: str | None) -> Records:
         path=path,
         mean_square=setting.mean_square,
     ).public
+    assert public is not None
     return public.with_intercept() if setting.intercept else public
 
 

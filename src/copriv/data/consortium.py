@@ -50,9 +50,9 @@ class Consortium(Shown):
 
     owners: tuple[Records, ...]
     """Bounded features, where `feature_bound` is given."""
-    public: Records
-    """The learner's own sample, prepared in the same way; never among the owners' records."""
-    public_table: Table
+    public: Records | None
+    """The learner's own sample, prepared in the same way; never among the owners' records. None: no rows are public."""
+    public_table: Table | None
     """The same rows, not encoded."""
     feature_bound: float | None
     """B: the L1 bound on features, without the intercept; None: there is none."""
@@ -102,7 +102,7 @@ def load_consortium(
     if not sizes:
         raise DataError("records: a consortium needs at least one owner")
     own_columns = datasets.named(agreed.dataset).own_columns
-    public_rows = agreed.public_rows or PUBLIC_ROWS
+    public_rows = PUBLIC_ROWS if agreed.public_rows is None else agreed.public_rows
     if agreed.public is not None:
         public_rows = 0
     stand_in = agreed.public is not None and agreed.path is None and own_columns
@@ -116,18 +116,23 @@ def load_consortium(
     if agreed.public is None and agreed.public_rows is None and own_columns:
         raise DataError(
             'data.public: which rows are public? give a file of them, public = "public.csv", or say how many of the last '
-            "rows of the table are: public_rows = 500"
+            "rows of the table are: public_rows = 500; where none are, public_rows = 0"
         )
+    sample = None
     if agreed.public is not None:
         sample = load_sample(agreed)
         which = f"public are {sample.words}"
         if not stand_in:
             known = _known(source, sample)
     dealt = deal(source, encoded.unit, sizes, public_rows, held_out, agreed.seed, known)
-    if agreed.public is None:
+    if agreed.public is None and public_rows > 0:
         sample = Sample.of(source, dealt.public, encoded.at(dealt.public), agreed)
         which = f"the last {len(dealt.public):,} public"
-    preparation = sample.preparation
+    if sample is None:
+        which = "none public"
+        preparation = Preparation.declared(agreed)
+    else:
+        preparation = sample.preparation
     mapped = preparation.mapped(encoded)
 
     def records_at(rows: Rows, times: Rows | None, most: int | None) -> Records:
@@ -155,8 +160,8 @@ def load_consortium(
         note = " The owners' own tables are not here: the public rows stand in for them, as if all owners were alike."
     return Consortium(
         owners=tuple(records_at(*hand, most) for hand, most in zip(dealt.hands, rows_each, strict=True)),
-        public=sample.records,
-        public_table=sample.table,
+        public=None if sample is None else sample.records,
+        public_table=None if sample is None else sample.table,
         feature_bound=preparation.feature_bound,
         target_bound=source.schema.target_bound,
         feature_names=names + ("intercept",) * preparation.intercept,

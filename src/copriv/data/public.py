@@ -80,6 +80,16 @@ class Preparation:
         longest = getattr(dictionary, "longest", np.inf)
         return replace(made, feature_bound=public_bound(made.mapped(public).features, agreed.feature_bound, longest))
 
+    @classmethod
+    def declared(cls, agreed: DataSpecification) -> "Preparation":
+        """Without public rows: encoded columns are the features. Raises DataError for what only public rows could say."""
+        if agreed.feature_bound == "auto" or agreed.components > 0:
+            raise DataError(
+                "data.public_rows: 0 leaves no rows of which components, or a bound on features, could be made; set "
+                "components = 0, and feature_bound to a number"
+            )
+        return cls(None, agreed.feature_bound or None, agreed.intercept, agreed.unit_records)
+
     def mapped(self, encoded: EncodedTable) -> EncodedTable:
         """Map the rows by the dictionary."""
         if self.dictionary is None:

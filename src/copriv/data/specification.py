@@ -40,7 +40,7 @@ class DataSpecification(Shown):
     public: Any = None
     """The learner's own rows: the path of a file, or a frame where `schema` is given; None: the last rows of the table."""
     public_rows: int | None = None
-    """Number of last rows that are public; None: all of `public`, or 2,000 of the table."""
+    """Number of last rows that are public; None: all of `public`, or 2,000 of the table; 0: none."""
     components: int = 10
     """Number of features of the public dictionary; 0: no dictionary, the encoded columns are the features."""
     dictionary: PublicDictionary | None = None
@@ -57,9 +57,9 @@ class DataSpecification(Shown):
 
     def __post_init__(self) -> None:
         count("data.components", self.components, least=0)
-        for name, number in (("data.public_rows", self.public_rows), ("unit_records", self.unit_records)):
+        for name, number, least in (("data.public_rows", self.public_rows, 0), ("unit_records", self.unit_records, 1)):
             if number is not None:
-                count(name, number)
+                count(name, number, least=least)
 
     @property
     def file(self) -> Path | None:

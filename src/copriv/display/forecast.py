@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Sequence
 
 from copriv.display.simulation import disagreement
-from copriv.display.verdict import advice, assumption, names, noise, of_forecast, pilot, with_sum
+from copriv.display.verdict import advice, assumption, for_nothing, names, noise, of_forecast, pilot, with_sum
 from copriv.forecast import Assessment, Band, Choice, Forecast, OwnerForecast, Plan
 from copriv.forecast.assessment import AS_AGREED, CostOfGraph, Robustness
 from copriv.forecast.coalition_value import LEAST_EPSILON
@@ -47,6 +47,8 @@ def title(outlook: Forecast) -> str:
 
 def made_from(outlook: Forecast) -> str:
     """Explain what a forecast is made from, and what public rows are."""
+    if outlook.agreed.agreement.data.declared_only:
+        return f"Made without public rows, from {outlook.description}."
     return f"Made from {outlook.public_rows:,} public rows: records of the owners' kind that anybody may read."
 
 
@@ -56,7 +58,7 @@ def costs(outlook: Forecast) -> Table:
     rows = [("together, best terms found", outlook.together), ("together, agreed terms", agreed)]
     if outlook.comparison.same or (outlook.comparison.within_error and outlook.comparison.typical_within_error):
         rows = [("together, agreed terms", outlook.together)]
-    rows += [("the public rows alone", outlook.public_only)]
+    rows += [(for_nothing(outlook.agreed.agreement), outlook.public_only)]
     rows += [("the owner alone" if len(outlook.owners) == 1 else "the best owner alone", best)]
     cells = []
     for label, ψ in rows:
@@ -230,7 +232,9 @@ def _terms(outlook: Forecast) -> Table:
             percent_range(ψ["low"], ψ["high"]), percent(new.trained(ψ["median"])),
         ))  # fmt: skip
     public = outlook.public_only
-    rows.append(("the public rows alone", "", "", "", percent(public), "", percent(new.untrained(public))))
+    rows.append(
+        (for_nothing(outlook.agreed.agreement), "", "", "", percent(public), "", percent(new.untrained(public)))
+    )
     rows.append(("pooled, not private", "", "", "", "0 %", "", percent(new.best)))
     head = ("terms", "rule", "answers", "mean", "above the best", "90 % of runs", "on new records")
     return Table(head, tuple(rows), strong=1)
@@ -439,7 +443,8 @@ def choice_card(choice: Choice) -> Card:
 
 
 def _reached(choice: Choice) -> str:
-    return f"Expected on the public rows: {percent(choice.relative_fitness)} above the best."
+    where = "over tables of the declared columns" if choice.agreement.data.declared_only else "on the public rows"
+    return f"Expected {where}: {percent(choice.relative_fitness)} above the best."
 
 
 def plan_card(plan: Plan) -> Card:

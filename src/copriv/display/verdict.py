@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from copriv.agreement import Agreement
 from copriv.display import Card, Table
 from copriv.forecast import Forecast, Plan
 from copriv.forecast.at_home import NOT_FOR_RELEASE, VerdictAtHome
@@ -30,7 +31,7 @@ def qualified(outlook: Forecast) -> list[str]:
     terms = " by the recommended terms" * (not outlook.comparison.same)
     said = [
         f"On everybody's records: {percent(outlook.together)} above the best possible together{terms}, "
-        f"{percent(outlook.public_only)} by the public rows alone."
+        f"{percent(outlook.public_only)} by {for_nothing(outlook.agreed.agreement)}."
     ]
     if verdict.answer == "no":
         said.insert(0, _remedy(outlook))
@@ -46,6 +47,11 @@ def qualified(outlook: Forecast) -> list[str]:
                 f"{percent(outlook.best_subset)}."
             )
     return said
+
+
+def for_nothing(agreement: Agreement) -> str:
+    """Name the model that costs nobody any privacy."""
+    return "a constant alone" if agreement.data.declared_only else "the public rows alone"
 
 
 def of_owner(name: str, found: OwnerVerdict, worthwhile: float) -> str:
@@ -104,7 +110,8 @@ def _remedy(outlook: Forecast) -> str:
     if not least:
         if outlook.n_owners == 1:
             return "One owner has nobody to train with."
-        each = "its own model or the public one serves each owner as well"
+        public = "a constant" if outlook.agreed.agreement.data.declared_only else "the public one"
+        each = f"its own model or {public} serves each owner as well"
         return f"So do not train together: {each}, and no larger budget of one owner is expected to change that."
     first = min(least, key=lambda name: least[name])
     paid = f"it would typically pay for {printable(first, 60)} with a budget of {plain_number(least[first])} or more"
@@ -149,7 +156,12 @@ def _chance(outcomes: Sequence[Outcome]) -> str:
 def caution(outlook: Forecast) -> str | None:
     """Caution where the band of ψ is wide for lack of public rows, and where outliers could cost more than the band."""
     ψ, unseen, said = outlook.recommended.relative_fitness.end, outlook.unseen, []
-    if ψ["high"] > 100 * ψ["low"] or outlook.public_rows < 3 * outlook.n_parameters:
+    if outlook.agreed.agreement.data.declared_only:
+        said.append(
+            f"Without public rows the cost lies between {percent(ψ['low'])} and {percent(ψ['high'])} in 90 % of tables that "
+            "the declared columns allow; narrower ranges, or public rows, would tell."
+        )
+    elif ψ["high"] > 100 * ψ["low"] or outlook.public_rows < 3 * outlook.n_parameters:
         said.append(
             f"{outlook.public_rows:,} public rows for {outlook.n_parameters} parameters: the cost lies between "
             f"{percent(ψ['low'])} and {percent(ψ['high'])}."
@@ -230,6 +242,11 @@ def _for_whom(epsilon: float | None) -> str:
 
 def assumption(outlook: Forecast) -> str:
     """State the assumption that public rows are a random sample, and where they differ from one."""
+    if outlook.agreed.agreement.data.declared_only:
+        return (
+            "This holds for tables as they are usually declared: columns use a twentieth to all of their ranges, and share "
+            "what they tell of the target."
+        )
     said = ["This holds if the public rows are a random sample of all owners' records."]
     if outlook.sampled_by_owner:
         said = ["This holds if the public rows of each owner are a random sample of its records."]
@@ -257,7 +274,9 @@ def advice(plan: Plan) -> str | None:
     whose = "everybody's records" if plan.agreement.goal == "common" else "an owner's own records"
     least = f"expected to be {percent(min(plan.public_only, plan.alone))} worse than the best possible one"
     there = f"On everybody's records the best owner's own model is {least}."
-    if plan.public_only <= plan.alone:
+    if plan.public_only <= plan.alone and plan.agreement.data.declared_only:
+        there = f"On everybody's records a constant is the better choice: it is {least}."
+    elif plan.public_only <= plan.alone:
         there = (
             f"On everybody's records the public rows alone are the better choice: their model is {least}, and costs nobody any "
             "privacy."
@@ -346,8 +365,8 @@ def about_target(outlook: Forecast, found: Target) -> list[str]:
     within = f"Within {percent(found.value)} of the best possible:"
     if found.reached_by == "public":
         return [
-            f"{within} already reached by the public rows alone ({percent(outlook.public_only)}). Nobody needs to give "
-            "anything for it."
+            f"{within} already reached by {for_nothing(outlook.agreed.agreement)} ({percent(outlook.public_only)}). Nobody "
+            "needs to give anything for it."
         ]
     said = [f"{within} not reached, typically {percent(outlook.together)}."]
     if found.reached_by == "together":
@@ -396,7 +415,7 @@ def about_without(outlook: Forecast, found: Without) -> list[str]:
         return [*said, f"The others' common model would be {better} ({there})."]
     instead = ""
     if found.together > others.public_only:
-        instead = f"; the public rows alone would be better: {percent(others.public_only)}"
+        instead = f"; {for_nothing(others.agreed.agreement)} would be better: {percent(others.public_only)}"
     said.append(
         f"The others' common model would be {percent(found.worse)} worse on their records, with a probability of {chance:.0f} "
         f"% ({there}{instead}). What is lost is worth {rounded(found.worth_in_records)} pooled records."

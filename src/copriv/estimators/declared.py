@@ -15,7 +15,6 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import product
 from numbers import Real
 from typing import Any, Literal
 
@@ -23,21 +22,18 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import TypeAdapter
 
-from copriv import mechanisms
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, InvalidInput
 from copriv.formatting.sanitize import printable
 from copriv.losses import OfMargin, Squared, named
-from copriv.mechanisms import OneAnswer
-from copriv.mechanisms.expected import ROUNDED, SCALES, TIGHTER, Declared
+from copriv.mechanisms.expected import ROUNDED, SCALES, TIGHTER
 from copriv.mechanisms.lengths import BINS, EDGES, Lengths, shares
 from copriv.mechanisms.objective_noise import LARGEST_DELTA
 from copriv.model.records import Records
 from copriv.plan import plan
+from copriv.plan.without_public_rows import Candidate, candidates, in_one_answer, mechanisms_of_one_answer
 from copriv.privacy.noise import Law
 from copriv.problem import Problem
-from copriv.rules import WITHOUT_WAITING
-from copriv.terms import ModelTerms
 from copriv.terms.values import Budget, NonNegative, Positive
 from copriv.types import Array
 from copriv.validation import positive
@@ -265,7 +261,7 @@ def measuring(
             rest.append({**owner, "epsilon": left})
         agreement = Agreement.of({
             **wanted,
-            "agreement": {**wanted["agreement"], **_once(len(first)), "mechanism": Lengths.name, "reach": longest},
+            "agreement": {**wanted["agreement"], **in_one_answer(len(first)), "mechanism": Lengths.name, "reach": longest},
             "model": {**wanted["model"], "gradient_bound": 1.0},
             "data": {**wanted["data"], "feature_bound": float(np.sqrt(nonzero) * longest)},
             "owner": first,
@@ -280,10 +276,6 @@ def measuring(
 def _longest(nonzero: int, row_norm: float | None) -> float:
     """The largest ‖x‖₂ of a row with so many numbers in [−1, 1] that are not 0, of which ‖x‖₂ ≤ √nonzero follows."""
     return float(min(np.sqrt(nonzero), np.inf if row_norm is None else row_norm))
-
-
-def _once(owners: int, step: float = 1.0) -> dict[str, Any]:
-    return {"rule": WITHOUT_WAITING.name, "horizon": owners, "answers": 1, "step": step}
 
 
 def without_data(
@@ -303,59 +295,49 @@ def without_data(
     """
     model, data = wanted["model"], wanted["data"]
     loss = named(model["loss"], model["threshold"])
-    approximate = {owner["delta"] > 0 for owner in wanted["owner"]}
-    if len(approximate) > 1:
-        raise AgreementError("delta: either every owner has one above 0, or none")
     columns = len(data["features"])
     nonzero = nonzero or columns
     longest = _longest(nonzero, row_norm)
     B = min(nonzero, np.sqrt(nonzero) * longest) if data["feature_bound"] == "auto" else data["feature_bound"]
-    found, known, of_classes = [], measured or Measured(), isinstance(loss, OfMargin)
-    tighter = tighter if data["feature_bound"] == "auto" else (1.0,)
+    known, of_classes = measured or Measured(), isinstance(loss, OfMargin)
     scales: tuple[float, ...] = SCALES if model["intercept"] else (1.0,)
     if model["regularization"] > 1e-5:  # more than by default; a larger unit would weaken what is asked for
         scales = tuple(scale for scale in scales if scale <= 1.0)
-    one_answer = [each for each in mechanisms.ALL if isinstance(each, OneAnswer)]
+    one_answer = mechanisms_of_one_answer()
     # Of labels −1 and 1 the squared loss has the moments that a Newton step from 0 takes.
     ways = [(loss, [each for each in one_answer if each.suits(loss)])]
     ways += [(Squared(), [each for each in one_answer if each.suits(Squared()) > each.suits(loss)])] * of_classes
     # The target's mean from the whole ε, in the present unit: what a model with an intercept must not be worse than.
     bare = tuple((owner["records"], owner["epsilon"] / (1.0 - known.spent), 0.0) for owner in wanted["owner"])
     mean = Law.LAPLACE.variance * sum((2.0 / (ε * sum(n for n, _, _ in bare))) ** 2 for _, ε, _ in bare)
-    for kept, scale, tightness in product({0.0, float(approximate == {True})}, scales, tighter):
-        owners = [{**owner, "delta": owner["delta"] * kept} for owner in wanted["owner"]]
-        for asked, suited in ways:
-            declared = Declared(
-                loss=asked, smoothing=ModelTerms.model_fields["smoothing"].default, regularization=model["regularization"],
-                columns=columns, intercept=model["intercept"], feature_bound=float(B * scale * tightness),
-                row_norm=float(min(B, longest) * scale * tightness), tightness=tightness,
-                owners=tuple((owner["records"], owner["epsilon"], owner["delta"]) for owner in owners),
-                measured=known.rows, size=known.size, classes=of_classes,
-                nothing=mean / known.width**2,
-            )  # fmt: skip
-            for mechanism in suited:
-                for gap, setting in mechanism.expected(declared):
-                    found.append((gap, mechanism.name, setting, declared, owners, scale))
+    found = candidates(
+        model, wanted["owner"], ways, columns=columns, feature_bound=B, row_norm=longest,
+        tighter=tighter if data["feature_bound"] == "auto" else (1.0,), scales=scales, rows=known.rows, size=known.size,
+        classes=of_classes, nothing=mean / known.width**2,
+    )  # fmt: skip
+    declared = found[-1].declared
     constant_gap = declared.constant_gap
     if model["intercept"]:
         # A model from which less is expected than from a constant without noise is not worth its columns.
-        found = [one for one in found if one[0] < constant_gap]
-        owners = [{**owner, "delta": 0.0} for owner in wanted["owner"]]
-        kinds = tuple((owner["records"], owner["epsilon"], 0.0) for owner in owners)
+        found = [one for one in found if one.gap < constant_gap]
+        pure = [{**owner, "delta": 0.0} for owner in wanted["owner"]]
+        kinds = tuple((owner["records"], owner["epsilon"], 0.0) for owner in wanted["owner"])
         declared = replace(declared, loss=Squared(), columns=0, feature_bound=0.0, row_norm=0.0, owners=kinds)
         for mechanism in one_answer:
             for gap, setting in mechanism.constant(declared):
-                found.append((gap, mechanism.name, setting, declared, owners, 0.0))
-    gap, name, setting, declared, owners, scale = min(found, key=lambda one: one[0])
+                found.append(Candidate(gap, mechanism, setting, declared, pure, 0.0))
+    best = min(found, key=lambda one: one.gap)
+    setting, declared, owners, scale = best.setting, best.declared, best.owners, best.scale
     learnt = {
         "gradient_bound": setting.bound,
         "loss": declared.loss.name,
         "intercept": declared.intercept and scale > 0,
     }
     of_one = {"feature_bound": ROUNDED, "features": ["constant"]}
+    once = in_one_answer(len(owners), setting.steps[0])
     agreement = Agreement.of({
         **wanted,
-        "agreement": {**wanted["agreement"], **_once(len(owners), setting.steps[0]), "mechanism": name, **setting.terms},
+        "agreement": {**wanted["agreement"], **once, "mechanism": best.mechanism.name, **setting.terms},
         "model": model | learnt | ({} if scale else {"theta_max": 1.0}),
         "data": data | ({"feature_bound": declared.feature_bound * ROUNDED} if scale else of_one),
         "owner": owners,
@@ -365,7 +347,7 @@ def without_data(
         # With H the mean of xxᵀ and g that of yx, y = −1 or 1, the squared loss has the optimum H⁻¹g, and this loss φ the
         # Newton step −φ′(0)/φ″(0)·H⁻¹g from 0.
         newton = float(abs(loss.slope(np.zeros(1), np.ones(1))[0]) / loss.curvature)
-    return Settled(agreement, float(scale), newton, gap, constant_gap)
+    return Settled(agreement, float(scale), newton, best.gap, constant_gap)
 
 
 def enough(

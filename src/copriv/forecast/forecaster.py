@@ -44,6 +44,7 @@ from copriv.plan.candidates import freed
 from copriv.plan.outliers import cost_of_outliers
 from copriv.plan.planner import of_many_answers
 from copriv.populations.dealt import draw_worlds, heterogeneity_of, heterogeneous_worlds, laws_of
+from copriv.populations.declared_sample import sample_of
 from copriv.populations.public_sample import PublicSample, public_mixes
 from copriv.problem import Problem
 from copriv.problem.verdict import Asked, too_few
@@ -90,7 +91,9 @@ def forecast(
     """
     problem = public_problem(agreement, public, loss, strata)
     kind: Kind = "before the pilot" if problem.terms.has_pilot else "before any private record"
-    sample = PublicSample(problem.under(problem.terms.phases[-1]))
+    sample = sample_of(problem.under(problem.terms.phases[-1]))
+    if sample.declared:
+        kind = "without public rows"
     share = problem.terms.pilot_share
     return forecast_of(sample, kind, runs, seed, public_start, preconditioner, progress, share)
 
@@ -127,9 +130,9 @@ def forecast_of(
     settled, words = problem.terms, AS_AGREED
     if still_open:
         kept = best
-        if not after and freed(problem.terms).fingerprint == problem.terms.fingerprint:
+        if not after and not sample.declared and freed(problem.terms).fingerprint == problem.terms.fingerprint:
             kept = of_many_answers(best, sample, seed)
-        elif not after:
+        elif not after and not sample.declared:
             kept = planned(keep=True)
         settled, words = kept.agreement, kept.choice.describe()
     report(2, 4)
@@ -138,7 +141,7 @@ def forecast_of(
 
     def assessed(terms: Agreement, words: str) -> Assessment:
         found = assess(problem.under(terms), words, runs, seed, worlds)
-        return replace(found, outliers=cost_of_outliers(sample, terms))
+        return found if sample.declared else replace(found, outliers=cost_of_outliers(sample, terms))
 
     agreed = assessed(settled, words)
     robustness = graph = None
@@ -172,6 +175,7 @@ def forecast_of(
     pools = [world.pool for world in worlds]
     # ψ of the better possible start of the terms in each world: that of a run whose answers are noise only.
     starts = np.array([world.on_all(problem.start) for world in worlds])
+    public_start = public_start and not sample.declared
     if public_start and problem.terms.agreement.start is None and np.median(seen.public) <= np.median(starts):
         starts = seen.public
     without = np.array([float(np.median(seen.without_joining(i))) for i in range(len(records))])
@@ -189,7 +193,7 @@ def forecast_of(
     asked = Asked.of(problem.terms.goal, problem.terms.worthwhile, levels, undetermined)
     owners = owners_of(problem.terms, members, recommended, seen, subset, starts, asked)
     pilot = None
-    if not after and not alike:
+    if not after and not alike and not sample.declared:
         draws = [seen.heterogeneity_and_pays(recommended, i, asked, worlds) for i in range(len(records))]
         pilot = pilot_outlook(sample, share, members, draws, [owner.verdict == "open" for owner in owners])
     with_sum = None
@@ -220,7 +224,7 @@ def forecast_of(
         plan=best,
         public_only=public_only,
         public_only_band=(float(low), float(high)),
-        public_rows=problem.unbounded[0].units,
+        public_rows=0 if sample.declared else problem.unbounded[0].units,
         n_parameters=problem.n_parameters,
         bounds=bounds_of(problem.under(settled)),
         optimum=sample.optimum.value,
@@ -228,7 +232,9 @@ def forecast_of(
         consortium=members,
         squared=problem.fitness.quadratic is not None,
         generalisation=generalisation_of(sample),
-        unseen=Unseen.of(problem.unbounded[0], pools, recommended.models, int(problem.terms.records.sum())),
+        unseen=None
+        if sample.declared
+        else Unseen.of(problem.unbounded[0], pools, recommended.models, int(problem.terms.records.sum())),
         best_subset=float(members.cost(subset)),
         best_weights=members.weighted(members.best_weights()),
         description=problem.description,

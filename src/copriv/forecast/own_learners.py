@@ -14,7 +14,7 @@ import numpy as np
 from copriv import mechanisms
 from copriv.agreement import Agreement
 from copriv.agreement.participants import numbered
-from copriv.errors import AgreementError, NotCertified
+from copriv.errors import AgreementError, DataError, NotCertified
 from copriv.forecast.assessment import RUNS, WORLDS, assess, quantiles
 from copriv.forecast.forecaster import public_problem
 from copriv.forecast.standalone_models import WithoutJoining
@@ -90,6 +90,8 @@ def forecast_own_learners(
     """
     problem = public_problem(agreement, public)
     problem.terms.check_one_phase()
+    if problem.terms.data.declared_only:
+        raise DataError("data.public_rows: 0: a forecast of own learners needs public rows; simulate them instead")
     sample = PublicSample(problem)
     worlds = draw_worlds(sample, problem.terms, heterogeneity_of(sample), WORLDS, seed)
     found = [assess(problem.under(terms), "", runs, seed, worlds) for terms in _candidates(problem, sample, seed)]

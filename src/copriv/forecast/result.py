@@ -44,7 +44,7 @@ _MEASURED: Mapping[str, tuple[Any, ...]] = {
     "data.feature_bound": ("auto",), "data.public_rows": (None,), "model.gradient_bound": ("proved",),
 }  # fmt: skip
 """Terms that `copriv init --network` gives a number where they leave it to the public rows."""
-Kind = Literal["before any private record", "before the pilot", "after the pilot"]
+Kind = Literal["before any private record", "before the pilot", "after the pilot", "without public rows"]
 PILOT_SIMULATED = (
     "simulated: private records were read by a pilot whose noise comes from a seed that can be drawn again. These numbers, "
     "and the start of the recommended terms, are not private, and not for release outside those who may see the records"
@@ -132,7 +132,8 @@ class Forecast(Shown, Framed, Drawn):
     worlds: tuple[World, ...]
     """The draws of the owners' records in which all runs were made."""
     kind: Kind
-    """What it is made from: public rows, or also a pilot's noisy answers; "before the pilot" it is of the run after it."""
+    """What it is made from: public rows, declared columns alone, or also a pilot's noisy answers; "before the pilot" it is of
+    the run after it."""
     options: Mapping[str, Any]
     """The options of `forecast`."""
 

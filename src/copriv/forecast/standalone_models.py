@@ -76,13 +76,12 @@ class WithoutJoining:
 
         records: number of records of each owner, which are part of the pool of each world.
         """
-        model = sample.problem.feasible_set.project(sample.optimum.theta)
         if worlds[0].owners:
-            return cls.of_known(model, worlds)
+            return cls.of_known(sample.problem.feasible_set.project(sample.optimum.theta), worlds)
         sizes = np.unique(np.asarray(records, dtype=np.float64))
         if len(sizes) > 4:
             sizes = np.unique(np.round(np.geomspace(sizes[0], sizes[-1], 4)))
-        public = np.array([world.on_all(model) for world in worlds])
+        public = np.array([sample.for_nothing(world) for world in worlds])
         own = np.array([[_own(world, int(n)) for n in sizes] for world in worlds])
         if len(sizes) > 1:
             x, at, ψ = np.log(records), np.log(sizes), np.log(np.maximum(own, 1e-12))

@@ -101,10 +101,14 @@ def make_consortium(
     own_keys, specification = _requested_keys(agreement, requests), data_specification(agreement)
     if public is not None:
         specification = replace(specification, public=public)
-    sample = load_sample(specification, strata=agreement.data.strata)
-    loss = by_name(agreement.model.loss, agreement.model.threshold)
-    loss.check_target(sample.records.target)
-    agreed, dictionary = _with_numbers(agreement, sample, loss), sample.preparation.dictionary
+    sample, loss, dictionary = None, by_name(agreement.model.loss, agreement.model.threshold), None
+    if agreement.data.declared_only and public is not None:
+        raise InvalidInput("public: data.public_rows = 0 says that no rows are public; leave one of the two out")
+    if not agreement.data.declared_only:
+        sample = load_sample(specification, strata=agreement.data.strata)
+        loss.check_target(sample.records.target)
+        dictionary = sample.preparation.dictionary
+    agreed = _with_numbers(agreement, sample, loss)
     folder.mkdir(parents=True, exist_ok=True)
     make_authority(folder / "authority", agreement.agreement.name, days)
     own = own_keys.pop(LEARNER, None)
@@ -112,7 +116,8 @@ def make_consortium(
         issue(folder / "authority", folder / LEARNER, LEARNER, "learner", days)
     else:
         certify(folder / "authority", folder / LEARNER, LEARNER, own, "learner", days)
-    pyarrow.parquet.write_table(sample.table.to_arrow(), folder / LEARNER / PUBLIC)
+    if sample is not None:
+        pyarrow.parquet.write_table(sample.table.to_arrow(), folder / LEARNER / PUBLIC)
     learner = Certified.by(
         (folder / LEARNER / AUTHORITY).read_bytes(), (folder / LEARNER / CERTIFICATE).read_text(encoding="ascii")
     )
@@ -332,9 +337,12 @@ def public_strata(agreement: Agreement, source: object) -> tuple[str, ...] | Non
     return strata_of(source, agreement.data.strata)
 
 
-def _with_numbers(agreement: Agreement, sample: Sample, loss: Loss) -> Agreement:
-    """The agreement with every "auto" and "proved" about the data replaced by its number."""
-    model, bound = agreement.model, sample.preparation.feature_bound
+def _with_numbers(agreement: Agreement, sample: Sample | None, loss: Loss) -> Agreement:
+    """The agreement with every "auto" and "proved" about the data replaced by its number. sample: None: no rows are public."""
+    model, schema = agreement.model, schema_of(agreement, None)
+    bound: Any = agreement.data.feature_bound or None
+    if sample is not None:
+        bound, schema = sample.preparation.feature_bound, sample.schema
     for field, value, otherwise in (
         ("agreement.rule", agreement.agreement.rule, ""),
         ("agreement.step", agreement.agreement.step, ""),
@@ -346,16 +354,16 @@ def _with_numbers(agreement: Agreement, sample: Sample, loss: Loss) -> Agreement
             raise AgreementError(f'{field}: still "auto"; plan it first (copriv forecast --out DIR){otherwise}')
     Ξ: Any = model.gradient_bound
     if Ξ == "proved":
-        if bound is None:
+        if bound is None or schema is None:
             raise AgreementError('model.gradient_bound: "proved" needs a bound on the features (data.feature_bound)')
         widest = bound + float(model.intercept)
-        Ξ = gradient_bound_over(loss, widest, sample.schema.target_bound, FeasibleSet(model.theta_max))
+        Ξ = gradient_bound_over(loss, widest, schema.target_bound, FeasibleSet(model.theta_max))
     data: dict[str, Any] = {
         "feature_bound": bound or 0.0,
         "dataset": datasets.named(agreement.data.named).read_from,
-        "public_rows": len(sample.table),
+        "public_rows": 0 if sample is None else len(sample.table),
     }
-    if sample.preparation.dictionary is not None:
+    if sample is not None and sample.preparation.dictionary is not None:
         data["dictionary"] = DICTIONARY
     document = agreement.to_dict()
     document["data"] = {key: value for key, value in document["data"].items() if key not in ("path", "public")} | data

@@ -11,6 +11,7 @@ from matplotlib.ticker import LogLocator
 from matplotlib.transforms import Bbox
 
 from copriv.display.forecast import ended
+from copriv.display.verdict import for_nothing
 from copriv.errors import UsageError
 from copriv.forecast import Assessment, Forecast
 from copriv.forecast.own_learners import OwnLearnersForecast
@@ -275,7 +276,8 @@ def _lead(outlook: Forecast) -> str:
 
 
 def _public(outlook: Forecast) -> Label:
-    return Label(outlook.public_only, f"public rows alone: {percent(outlook.public_only)}", style.PUBLIC)
+    name = for_nothing(outlook.agreed.agreement).removeprefix("the ")
+    return Label(outlook.public_only, f"{name}: {percent(outlook.public_only)}", style.PUBLIC)
 
 
 def _sources(figure: Figure, outlook: Forecast) -> None:

@@ -47,7 +47,9 @@ from copriv.plan.one_answer import plan_one_answer
 from copriv.plan.outliers import PREMIUM, Setting, outliers_of
 from copriv.plan.plan_result import Choice, Plan
 from copriv.plan.prices import Candidate, Priced, Table, flatness_of, response
+from copriv.plan.without_public_rows import plan_declared
 from copriv.populations.dealt import heterogeneity_of
+from copriv.populations.declared_sample import sample_of
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.simulation import simulate
@@ -98,7 +100,9 @@ def plan(
     if not keep:
         public = public.under(freed(public.terms))
     terms, noises = public.terms, noises_of(public.terms)
-    sample = sample or PublicSample(public)
+    sample = sample or sample_of(public)
+    if sample.declared:
+        return plan_declared(sample, runs, seed)
     found, powers = bounded(public, sample, noises), PRECONDITIONERS
     if not preconditioner or terms.agreement.preconditioner is not None:
         powers = PRECONDITIONERS[:1]  # none

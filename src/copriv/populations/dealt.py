@@ -308,7 +308,7 @@ def heterogeneous_worlds(
     size = np.bincount(np.arange(len(n)) % KINDS, weights=n)
     size, made = size / size.sum(), []
     for i, (world, level) in enumerate(zip(sample.drawn(len(levels), seed), levels, strict=True)):
-        deal = _Deal.of(world.pool, sample.hessian, size, np.random.default_rng([seed, 5, i]))
+        deal = _Deal.of(world.pool, sample.hessian_in(world), size, np.random.default_rng([seed, 5, i]))
         shares, rows = deal.shares_at(level), world.pool.unbounded[0]
         u, with_intercept = deal.heterogeneity(shares), deal.heterogeneity_with_intercept(shares)
         parts = tuple(Records(rows.features, rows.target, rows.weight * share) for share in shares)

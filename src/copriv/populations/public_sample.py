@@ -124,6 +124,19 @@ class PublicSample:
         everybody = weighted(rows, weight * weight.sum() / (weight @ weight))
         return cls(replace(made, unbounded=(everybody,) * n, known_optimum=None, strata=None, strata_names=()))
 
+    @property
+    def declared(self) -> bool:
+        """Whether no rows are public, and declared columns are all that is known."""
+        return False
+
+    def for_nothing(self, world: World) -> float:
+        """ψ, in a world, of the model that costs nobody any privacy: that of the public rows, inside Θ."""
+        return float(world.on_all(self.problem.feasible_set.project(self.optimum.theta)))
+
+    def hessian_in(self, world: World) -> Float[Array, "p p"]:
+        """The curvature that differences between owners are measured by in a world."""
+        return self.hessian
+
     @cached_property
     def law(self) -> Law:
         """The posterior of the law of all records."""

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from copriv.agreement import Agreement
-from copriv.agreement.data_terms import data_specification
+from copriv.agreement.data_terms import data_specification, schema_of
 from copriv.data.consortium import as_records, by_owner, load_consortium
+from copriv.data.declared_tables import DeclaredTables
 from copriv.data.dictionary import longest
 from copriv.data.public import load_sample, public_bound
 from copriv.data.source import Source
@@ -26,14 +27,17 @@ from copriv.model.fitness import FeasibleSet, Fitness, Optimum, Regularizer, gra
 from copriv.model.records import Records
 from copriv.types import Array, Loss
 
+MADE_UP = 2000
+"""Rows of the typical table where no rows are public."""
+
 
 @dataclass(frozen=True, eq=False)
 class Problem(Shown):
     """Owners' bounded records, the learner's public sample and the fitness.
 
     Records are kept as they came, and bounded (and given an intercept) as the agreement says: `under` gives the same
-    records under other terms. `source` is "real", "resampled", "simulated", "given" or "public"; `description` says
-    which table, in a sentence.
+    records under other terms. `source` is "real", "resampled", "simulated", "given", "public" or "declared"; `description`
+    says which table, in a sentence.
 
     >>> problem = copriv.Problem.of(agreement, data, public)
     >>> problem.n_parameters, [records.units for records in problem.owners]
@@ -125,6 +129,8 @@ class Problem(Shown):
         No table that may hold private rows is opened: they are in a file of their own, data.public, or the last ones of a
         published table. Raises DataError as the pipeline does.
         """
+        if agreement.data.declared_only:
+            return cls.declared(agreement)
         beside = sum(table.records * table.number for table in agreement.owner_tables)
         unbounded = replace(data_specification(agreement), feature_bound=0.0)
         data = agreement.data
@@ -132,6 +138,27 @@ class Problem(Shown):
         problem = cls.forecasting(agreement, sample.records, strata=sample.strata)
         words = f"{problem.description}: {sample.words}"
         return replace(problem, target_bound=sample.schema.target_bound, description=words, public_levels=sample.levels)
+
+    @classmethod
+    def declared(cls, agreement: Agreement) -> "Problem":
+        """A typical table of the declared columns, made up, in every owner's place: no rows are public.
+
+        Raises AgreementError where columns are not declared, DataError for a target that the loss does not take.
+        """
+        schema = schema_of(agreement, None)
+        if schema is None:
+            raise AgreementError("data.public_rows: 0 leaves nothing but declared columns; declare them")
+        table = DeclaredTables(schema).draw(np.random.default_rng(0), MADE_UP, typical=True)
+        return cls(
+            agreement,
+            (table,) * agreement.n_owners,
+            table,
+            agreement.loss,
+            schema.target_bound,
+            "declared",
+            f"tables that the {len(schema.columns)} declared columns allow",
+            stand_in=True,
+        )
 
     @classmethod
     def of(cls, agreement: Agreement, data: Any, public: Any = None, loss: Loss | None = None) -> "Problem":
@@ -163,6 +190,8 @@ class Problem(Shown):
 
         strata: which owner or stratum each public row is of (labels), where somebody knows.
         """
+        if agreement.data.declared_only:
+            raise DataError("public: data.public_rows = 0 says that no rows are public; leave one of the two out")
         sample = as_records({"public": public}, agreement.data.features)["public"]
         index, called = (None, ()) if strata is None else _labels(strata, len(sample))
         problem = cls(
@@ -246,6 +275,8 @@ class Problem(Shown):
 
         Raises DataError where there is no public sample.
         """
+        if self.terms.data.declared_only:
+            return self if self.source == "declared" else Problem.declared(self.terms)
         sample = self.unbounded_public
         if sample is None:
             raise DataError("public: a forecast needs a public sample; give public = (X, y), or data.public_rows")

@@ -161,8 +161,9 @@ def home_of(
         if records is not None:
             _refuse_what_overflows(f"{whose}features", records.features, "give features in another unit")
             _refuse_what_overflows(f"{whose}target", records.target, "give targets in another unit")
-    if problem.public is None and problem.preconditioner is not None:
-        metric = np.asarray(np.linalg.inv(problem.preconditioner))
+    given = problem.preconditioner
+    if problem.public is None and given is not None and np.linalg.matrix_rank(given) == len(given):
+        metric = np.asarray(np.linalg.inv(given))
     else:
         metric = _moments(problem.public or problem.owners[0])
     problem.loss.check_target(own.target)

@@ -200,6 +200,7 @@ class SolveStatistics(_Averaged):
             # An entry off the diagonal of 2H has noise of variance 4·2·(b/2)².
             edge = 2.0 * np.sqrt(p) * np.sqrt(2.0 * noise)
             floor = np.maximum(edge, np.finfo(float).eps * np.abs(values).max(axis=1))[:, None]
+            floor[floor == 0] = 1.0  # nobody was heard yet
             return np.asarray((vectors * np.maximum(values, floor)[:, None, :]) @ np.swapaxes(vectors, 1, 2))
         root, back, gain = self._whitening
         S = root @ A @ root

@@ -223,8 +223,9 @@ class DataTerms(TermsTable):
     path: str | None = None
     public: str | None = None
     """A file of public rows. For a table of one's own, no other rows are public."""
-    public_rows: Count | None = None
-    """Number of last rows that are public; None: all of `public`, or 2,000 of a built-in data set."""
+    public_rows: Annotated[int, Field(ge=0)] | None = None
+    """Number of last rows that are public; None: all of `public`, or 2,000 of a built-in data set. 0: no rows are public; a
+    forecast is then over tables that the declared columns allow."""
     components: Annotated[int, Field(ge=0)] = 10
     mean_square: UnitOfMeasure | None = None
     """Mean square of each feature of the public dictionary on the public rows; None: 1/10,000, as for the papers' loans."""
@@ -283,7 +284,12 @@ class DataTerms(TermsTable):
         # This imports pyarrow, which is slow.
         from copriv.data.public import PUBLIC_ROWS
 
-        return self.public_rows or PUBLIC_ROWS
+        return PUBLIC_ROWS if self.public_rows is None else self.public_rows
+
+    @property
+    def declared_only(self) -> bool:
+        """Whether no rows are public, so that declared columns are all that is known of the data."""
+        return self.public_rows == 0
 
     @model_validator(mode="before")
     @classmethod
@@ -295,7 +301,30 @@ class DataTerms(TermsTable):
             value = {"ordered": (), **value}
         if "features" in value:
             value = {"dataset": "table", **value}
+        if value.get("public_rows") == 0:  # of which components, and a bound, would be made
+            value = {"components": 0, **value}
+            if value.get("feature_bound", "auto") == "auto" and value.get("scaling") != "none":
+                # Each declared column is in [−1, 1], or one of its levels is 1.
+                value = {**value, "feature_bound": float(len(value.get("features") or ()))}
         return value
+
+    @model_validator(mode="after")
+    def _nothing_of_no_public_rows(self) -> "DataTerms":
+        if not self.declared_only:
+            return self
+        made = ("public", "dictionary", "strata", "mix", "fourier_features", "mean_square")
+        of_rows = [key for key in made if getattr(self, key) is not None] + ["components"] * (self.components > 0)
+        if of_rows:
+            raise ValueError(
+                f"public_rows: 0 says that no rows are public, and {of_rows[0]} is of such rows; leave one out"
+            )
+        if self.features is None or self.target is None:
+            raise ValueError(
+                "public_rows: 0 leaves nothing but declared columns; declare them (features, target, bounds, categories)"
+            )
+        if self.feature_bound == "auto":
+            raise ValueError("feature_bound: no rows are public, and columns are in units of their own; give a number")
+        return self
 
     @model_validator(mode="after")
     def _width_of_something(self) -> "DataTerms":

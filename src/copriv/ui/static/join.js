@@ -13,6 +13,7 @@ import { showAsking, showVerdict } from "./join/verdict.js";
 import { showWorth } from "./join/worth.js";
 import { begin } from "./site.js";
 import { fromAddress, keepSoon, namesOf } from "./state.js";
+import { withoutPublicRows } from "./text.js";
 
 const AGAIN = 1500; // milliseconds until what could not be answered is asked again
 const PATIENCE = 350; // milliseconds without a change, after which the full forecast is asked for
@@ -56,6 +57,7 @@ async function page() {
 
   function show(found) {
     view = found;
+    withoutPublicRows(found.public_rows === 0);
     exact = found.kind === "exact" ? found : null;
     for (const part of parts) part.show(view, state);
     showVerdict(view, state);

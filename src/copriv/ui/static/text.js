@@ -2,10 +2,16 @@
 
 const language = document.documentElement.lang;
 let entries = {};
+let declared = false;
 
 export async function loadTexts() {
   const answer = await fetch(`/texts/${language}.json`);
   entries = await answer.json();
+}
+
+/** Whether what is shown is without public rows; a text may then have another one, of the key with ".declared". */
+export function withoutPublicRows(is) {
+  declared = is;
 }
 
 /** A name that turns the direction of writing turns its own letters only, not the sentence that it stands in. */
@@ -19,7 +25,8 @@ function among(value) {
  */
 export function t(key, values = {}) {
   const [part, ...rest] = key.split(".");
-  const name = rest.join(".");
+  let name = rest.join(".");
+  if (declared && Object.hasOwn(entries[part] ?? {}, `${name}.declared`)) name = `${name}.declared`;
   // Own keys only: a file may call a kind of line "constructor", which every object has.
   const text = Object.hasOwn(entries, part) && Object.hasOwn(entries[part], name) ? entries[part][name] : key;
   return text.replace(/\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}/g, (whole, blank, one, many) => {

@@ -1,0 +1,97 @@
+"""Tables such as the declared columns allow: what is assumed of records where no rows are public.
+
+A table is drawn in three steps. Its columns follow latent normal scores, whose correlations have eigenvalues that fall as
+j^−decay; a row's scores are scaled together, so that some rows are longer. A score becomes a cell by its rank: a column uses a
+part of its declared range, which may be far too wide, and may lie towards either end of it. The target follows the scores: a
+number with a share R² explained, or one of two classes by a logit. All of these are drawn, widely, for each table.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Int
+from scipy.special import expit, ndtr
+
+from copriv.data.columns import TwoClasses
+from copriv.data.schema import Schema
+from copriv.model.records import Records
+from copriv.types import Array, Whole
+
+CELLS = 4000
+"""Cells of each column, evenly spread over what is declared, that tables are made of."""
+DECAYS = (0.0, 2.0)
+"""Range of the decay of eigenvalues."""
+LENGTHS = (0.4, 0.8, 1.8)
+"""Mean squares of the scores of a third of the rows each."""
+WIDTHS = (0.05, 1.0)
+"""Range (of the logarithm) of the share of a declared range that a table uses; 1 is all of it, evenly."""
+OFF_CENTRE = 1.0
+"""Deviation of where in its range a column lies, in normal scores of the range."""
+EXPLAINED = (0.05, 100.0)
+"""Range (of the logarithm) of R²/(1 − R²) of numbers."""
+LOGITS, EVENTS = (0.3, 40.0), 1.5
+"""Range (of the logarithm) of the deviation of logits, and deviation of their mean."""
+
+
+@dataclass(frozen=True, eq=False)
+class DeclaredTables:
+    """The law of tables of a schema."""
+
+    schema: Schema
+
+    def draw(self, rng: np.random.Generator, rows: int, typical: bool = False) -> Records:
+        """Draw a table and so many rows of it. typical: with the middle of each range above."""
+        q = 0.5 if typical else None
+        number = len(self.schema.columns)
+        decay = _within(rng, DECAYS, q)
+        root = np.sqrt(np.arange(1.0, number + 1.0) ** -decay)
+        axes = np.linalg.qr(rng.normal(size=(number, number)))[0]
+        size = np.sqrt(rng.choice(LENGTHS, rows))[:, None]
+        parts = size * rng.normal(size=(rows, number))
+        scores = parts * root @ axes.T
+        scores /= np.sqrt((np.square(root * axes)).sum(axis=1))
+        width = np.exp(_within(rng, np.log(WIDTHS), q))
+        features = []
+        for score, cells in zip(scores.T, self._cells, strict=True):
+            each = width if typical else min(width * np.exp(rng.normal(0.0, 0.5)), 1.5)
+            middle = 0.0 if typical else rng.normal(0.0, OFF_CENTRE)
+            ordered = cells[_order(cells, rng)]
+            features.append(ordered[np.minimum((ndtr(middle + each * score) * CELLS).astype(np.int64), CELLS - 1)])
+        told = parts @ (np.sqrt(root) * rng.normal(size=number))
+        target = self._target(rng, (told - told.mean()) / max(float(told.std()), 1e-300), width, q)
+        return Records.of(np.hstack(features), target)
+
+    def _target(self, rng: np.random.Generator, told: Array, width: float, q: float | None) -> Array:
+        target = self.schema.target
+        if isinstance(target, TwoClasses):
+            logits = np.exp(_within(rng, np.log(LOGITS), q)) * told + (0.0 if q else rng.normal(0.0, EVENTS))
+            return np.where(rng.random(len(told)) < expit(logits), 1.0, -1.0)
+        told_by, half = np.exp(_within(rng, np.log(EXPLAINED), q)), 0.5 * (target.high - target.low)
+        spread = 0.5 * half * (width if q else np.exp(_within(rng, np.log(WIDTHS), None)))
+        room = max(half - 2.0 * spread, 0.0)
+        middle = 0.5 * (target.low + target.high) + (0.0 if q else room * rng.uniform(-1.0, 1.0))
+        noisy = (np.sqrt(told_by) * told + rng.normal(size=len(told))) / np.sqrt(1.0 + told_by)
+        return np.asarray(np.clip(middle + spread * noisy, target.low, target.high))
+
+    @cached_property
+    def _cells(self) -> list[Array]:
+        """Encoded cells of each column."""
+        rng = np.random.default_rng(0)
+        made = {one.name: one.made_up(rng, CELLS) for one in (*self.schema.columns, self.schema.target)}
+        encoded = self.schema.encode(pa.table(made)).features
+        ends = np.cumsum([len(one.feature_names(self.schema.scaling)) for one in self.schema.columns])
+        return np.split(encoded, ends[:-1], axis=1)
+
+
+def _order(cells: Array, rng: np.random.Generator) -> Int[Whole, " cells"]:
+    """Order of cells: of numbers as they are, of levels at random."""
+    if cells.shape[1] == 1:
+        return np.argsort(cells[:, 0])
+    return np.argsort(rng.permutation(cells.shape[1])[cells.argmax(axis=1)])
+
+
+def _within(rng: np.random.Generator, ends: Array | tuple[float, float], quantile: float | None) -> float:
+    low, high = ends
+    return float(low + (high - low) * (rng.random() if quantile is None else quantile))

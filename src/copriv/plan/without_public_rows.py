@@ -1,0 +1,231 @@
+"""Terms without public rows: those of the least expected cost over tables that the declared columns allow.
+
+Each owner answers once, from zero: with a model of its own, fitted to a tilted fitness, or with noisy moments. Which of them,
+whether with δ, and how long a row may be before it counts for less is chosen by the mean cost over tables such as there are
+(`copriv.mechanisms.expected`). Estimators choose among the same candidates, and among units of their columns, too.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from copriv import mechanisms
+from copriv.agreement import Agreement
+from copriv.agreement.data_terms import schema_of
+from copriv.data.columns import Number
+from copriv.errors import AgreementError
+from copriv.losses import OfMargin, Squared, named
+from copriv.mechanisms import OneAnswer
+from copriv.mechanisms.expected import ROUNDED, TIGHTER, Declared
+from copriv.mechanisms.gradients import noise_of
+from copriv.mechanisms.one_answer import Setting
+from copriv.plan.aggregated_runs import mean_cost
+from copriv.plan.candidates import freed, leaves_open, opted_for_delta
+from copriv.plan.plan_result import Choice, Plan
+from copriv.populations.public_sample import PublicSample
+from copriv.rules import WITHOUT_WAITING
+from copriv.terms import ModelTerms
+from copriv.types import Array, LinearLoss, is_linear
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A mechanism and its setting."""
+
+    gap: float
+    """What is expected to be left between the best model, 0, and a model of 0, 1."""
+    mechanism: OneAnswer
+    setting: Setting
+    declared: Declared
+    owners: Sequence[Mapping[str, Any]]
+    """With the δ that is used."""
+    scale: float = 1.0
+    """Of columns."""
+
+
+FINALIST_WORLDS = 12
+"""Worlds in which offers are run."""
+
+
+def candidates(
+    model: Mapping[str, Any],
+    owners: Sequence[Mapping[str, Any]],
+    ways: Sequence[tuple[LinearLoss, Sequence[OneAnswer]]],
+    *,
+    columns: int,
+    feature_bound: float,
+    row_norm: float,
+    tighter: Sequence[float] = TIGHTER,
+    scales: Sequence[float] = (1.0,),
+    rows: tuple[float, ...] = (),
+    size: tuple[float, float] | None = None,
+    classes: bool = False,
+    nothing: float = 0.0,
+) -> list[Candidate]:
+    """All candidates, each with its expected cost.
+
+    model, owners: the tables of the agreement; each owner's `times` is the number of owners like it, 1 without. ways: losses
+    that may be asked for, with their mechanisms. columns: p without the intercept. feature_bound, row_norm: the largest
+    ‖x‖₁ and ‖x‖₂ of a row, scaled by each of `scales` and bounded by each of `tighter`. The rest is as in `Declared`. Pure ε
+    is (ε, δ), so owners that state a δ may be asked with δ = 0. Raises AgreementError where only some state one.
+    """
+    approximate = {owner["delta"] > 0 for owner in owners}
+    if len(approximate) > 1:
+        raise AgreementError("delta: either every owner has one above 0, or none")
+    found = []
+    for kept, scale, tightness in product({0.0, float(approximate == {True})}, scales, tighter):
+        asking = [{**owner, "delta": owner["delta"] * kept} for owner in owners]
+        kinds = tuple(
+            (owner["records"], owner["epsilon"], owner["delta"])
+            for owner in asking
+            for _ in range(owner.get("times", 1))
+        )
+        for loss, suited in ways:
+            declared = Declared(
+                loss=loss, smoothing=ModelTerms.model_fields["smoothing"].default, regularization=model["regularization"],
+                columns=columns, intercept=model["intercept"], feature_bound=float(feature_bound * scale * tightness),
+                row_norm=float(min(feature_bound, row_norm) * scale * tightness), tightness=tightness, owners=kinds,
+                measured=rows, size=size, classes=classes, nothing=nothing,
+            )  # fmt: skip
+            for mechanism in suited:
+                found += [
+                    Candidate(gap, mechanism, s, declared, asking, scale) for gap, s in mechanism.expected(declared)
+                ]
+    return found
+
+
+def in_one_answer(owners: int, step: float = 1.0) -> dict[str, Any]:
+    """Keys of [agreement] with which each owner answers once, none waiting for another."""
+    return {"rule": WITHOUT_WAITING.name, "horizon": owners, "answers": 1, "step": step}
+
+
+def mechanisms_of_one_answer() -> list[OneAnswer]:
+    """All of them."""
+    return [each for each in mechanisms.ALL if isinstance(each, OneAnswer)]
+
+
+def offers(agreement: Agreement, tighter: Sequence[float] = TIGHTER) -> list[tuple[float, Agreement]]:
+    """Terms of each mechanism and bound on rows, with the gap that is expected between the best model, 0, and the start, 1.
+
+    agreement: with declared columns alone. The start is 0 but for an intercept, which begins in the middle of the target's
+    range; Ξ is in the unit of half that range. Raises AgreementError where no mechanism suits the loss, or none can be kept
+    with these budgets.
+    """
+    terms = agreement.model
+    B, schema = agreement.data.feature_bound, schema_of(agreement, None)
+    assert isinstance(B, float)
+    assert schema is not None
+    target, columns, unit = schema.target, len(schema.feature_names), 1.0
+    start = np.zeros(columns + terms.intercept)
+    if isinstance(target, Number):
+        unit = max(abs(target.low), abs(target.high))
+        if terms.intercept:
+            start[-1], unit = 0.5 * (target.low + target.high), 0.5 * (target.high - target.low)
+    loss = named(terms.loss, terms.threshold / unit)
+    suited = [one for one in mechanisms_of_one_answer() if one.suits(loss)]
+    if agreement.summed:
+        suited = [one for one in suited if not one.why_not_summed]
+    none = (
+        f"data.public_rows: without public rows nothing can be planned for the {loss.name} loss{' in sums' * agreement.summed} "
+        "with these budgets; raise epsilon, bring more records, choose another loss, or give every term a number"
+    )
+    if not suited or not is_linear(loss):
+        raise AgreementError(none)
+    owners = [
+        {"records": table.records, "epsilon": ε, "delta": δ * opted_for_delta(agreement), "times": table.number}
+        for table in agreement.owner_tables
+        for ε, δ in [table.budget]
+    ]
+    found = candidates(
+        terms.model_dump(), owners, [(loss, suited)], columns=columns, feature_bound=B,
+        row_norm=float(len(schema.columns)) ** 0.5, tighter=tighter, classes=isinstance(loss, OfMargin),
+    )  # fmt: skip
+    best: dict[Any, Candidate] = {}
+    for one in sorted(found, key=lambda one: one.gap):
+        best.setdefault((one.mechanism, one.declared.order, one.declared.tightness), one)
+    made = [
+        (one.gap, _terms(agreement, one, start, {"gradient_bound": one.setting.bound * unit})) for one in best.values()
+    ]
+    if terms.intercept and isinstance(loss, Squared) and found:
+        made += _constants(agreement, found[0].declared, start, unit)
+    if not made:
+        raise AgreementError(none)
+    return made
+
+
+def _terms(agreement: Agreement, one: Candidate, start: Array, model: Mapping[str, Any]) -> Agreement:
+    made = agreement.replace(
+        agreement={
+            **in_one_answer(agreement.n_owners, one.setting.steps[0]), "mechanism": one.mechanism.name,
+            "start": start.tolist(), **one.setting.terms,
+        },
+        model=model,
+        data={"feature_bound": one.declared.feature_bound * ROUNDED},
+    )  # fmt: skip
+    return made if one.owners[0]["delta"] > 0 else made.replace(owner={"delta": 0.0})
+
+
+def _constants(agreement: Agreement, declared: Declared, start: Array, unit: float) -> list[tuple[float, Agreement]]:
+    """The target's mean: one gradient, of which the intercept's coordinate alone moves the model."""
+    kinds = tuple((n, ε, 0.0) for n, ε, _ in declared.owners)
+    whole, found = replace(declared, owners=kinds, tightness=1.0), []
+    for tightness in CONSTANT:
+        bounded = replace(whole, feature_bound=tightness * whole.feature_bound / declared.tightness)
+        for mechanism in mechanisms_of_one_answer():
+            for gap, setting in mechanism.constant(bounded):
+                P = np.zeros((len(start), len(start)))
+                P[-1, -1] = setting.terms["preconditioner"][0][0]
+                terms = {**setting.terms, "preconditioner": P.tolist()}
+                one = Candidate(gap, mechanism, replace(setting, terms=terms), whole, [{"delta": 0.0}])
+                found.append((gap, _terms(agreement, one, start, {"gradient_bound": setting.bound * unit})))
+    return found
+
+
+CONSTANT = (0.1, 0.4, 1.0)
+"""Bounds on the gradients that a constant is made of, over those that no row is above without clipping: columns use a part of
+their range, and residuals of the target's."""
+TIMES = 4.0 ** np.arange(-3, 5)
+"""Budgets, over the agreed ones, at which the noise curve of owners is computed."""
+
+
+def plan_declared(sample: PublicSample, runs: int = 40, seed: int = 0) -> Plan:
+    """The plan without public rows. Raises AgreementError for terms that fix more than it may choose, and as `offers`.
+
+    All offers are run in a few worlds; chosen is what leaves the least, in the mean, of what a constant leaves. The noise
+    curve is by expected costs, at several budgets.
+    """
+    begun, problem = time.perf_counter(), sample.problem
+    terms, chosen = problem.terms, problem.terms.agreement
+    mechanism, B = terms.mechanism, terms.data.feature_bound
+    if leaves_open(terms) and (
+        chosen.rule != "auto" or mechanism is not mechanisms.ALL[0] or chosen.answers not in (None, 1) or chosen.graph
+    ):
+        raise AgreementError(
+            'agreement.rule: without public rows the plan is one answer of each owner, so that rule = "auto" leaves mechanism, '
+            "answers and graph to it; leave them out, or give every term a number"
+        )
+    assert isinstance(B, float)
+    free = freed(terms).replace(data={"feature_bound": B})
+    worlds = sample.drawn(FINALIST_WORLDS, seed)
+    nothing = np.array([sample.for_nothing(world) for world in worlds])
+    ranked = []
+    for _, agreement in offers(free):
+        ψ = np.array([mean_cost([world], agreement, -(-runs // FINALIST_WORLDS), seed) for world in worlds])
+        mean = float(ψ.mean())
+        choice = Choice(agreement, "agreed", 0.0, mean, (1.0 + mean) * sample.optimum.value)
+        ranked.append((float(np.mean(ψ / np.maximum(nothing, 1e-12))), choice))
+    ranked.sort(key=lambda one: one[0])
+    ν, costs = noise_of(terms), []
+    for times in TIMES.tolist():
+        owners = [{**table, "epsilon": min(times * table["epsilon"], 1e6)} for table in free.to_dict()["owner"]]
+        costs.append(float(np.median(nothing)) * min(gap for gap, _ in offers(free.replace(owner=owners), TIGHTER[:1])))
+    noise, cost = np.array([ν / times**2 for times in TIMES]), np.array(costs)
+    slope = np.append(np.diff(cost) / np.diff(noise), 0.0)
+    fixed = np.append(cost[:-1] - slope[:-1] * noise[:-1], np.median(nothing))
+    choices = tuple(choice for _, choice in ranked)
+    runner_up = next((choice for choice in choices if choice.kind != choices[0].kind), None)
+    return Plan(choices[0], runner_up, choices, {}, (fixed, slope), time.perf_counter() - begun)

@@ -1,0 +1,78 @@
+"""What is known where no rows are public: tables that the declared columns allow, in the place of a public sample.
+
+Worlds are drawn each from a table of its own (`copriv.data.declared_tables`), so that bands are as wide as what is not known.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.agreement import Agreement
+from copriv.agreement.data_terms import schema_of
+from copriv.data.declared_tables import DeclaredTables
+from copriv.errors import NotCertified
+from copriv.model.records import Records
+from copriv.populations.public_sample import PublicSample, nothing_left
+from copriv.populations.world import World, curvature_of
+from copriv.problem import Problem
+from copriv.types import Array
+
+ROWS = 2000
+"""Least number of rows of a table."""
+
+
+@dataclass(frozen=True, eq=False)
+class DeclaredSample(PublicSample):
+    """A typical table in the public sample's place; the law of all tables for worlds."""
+
+    @property
+    def declared(self) -> bool:
+        return True
+
+    def for_nothing(self, world: World) -> float:
+        """ψ of the best constant, or of a model of 0 where there is no intercept."""
+        best, pool = np.zeros(self.problem.n_parameters), world.pool
+        if pool.terms.model.intercept:
+            r = pool.unbounded[0]
+            constant = Records(np.ones((len(r), 1)), r.target, r.weight)
+            with suppress(NotCertified):
+                best[-1] = pool.fitness_of(constant).minimum(np.zeros(1), 1e-5).theta[0]
+        return float(world.on_all(best))
+
+    def hessian_in(self, world: World) -> Float[Array, "p p"]:
+        return curvature_of(world.pool.fitness, world.pool.optimum.theta)
+
+    @cached_property
+    def tables(self) -> DeclaredTables:
+        """The law of tables."""
+        return tables_of(self.problem.terms)
+
+    def _draw(self, seed: tuple[int, ...]) -> World | None:
+        n, p = int(self.problem.terms.records.sum()), self.problem.n_parameters
+        rows = min(max(ROWS, 10 * p), n)
+        table = self.tables.draw(np.random.default_rng(seed), rows)
+        table = replace(table, weight=np.full(rows, n / rows))
+        pool = replace(
+            self.problem, unbounded=(table,) * self.problem.terms.n_owners, stand_in=True, known_optimum=None
+        )
+        with suppress(NotCertified):
+            if (optimum := pool.fitness.minimum(np.zeros(p))).value > nothing_left(pool):
+                return World(replace(pool, known_optimum=optimum), seed)
+        return None
+
+
+def tables_of(agreement: Agreement) -> DeclaredTables:
+    """The law of tables of an agreement with declared columns."""
+    schema = schema_of(agreement, None)
+    assert schema is not None
+    return DeclaredTables(schema)
+
+
+def sample_of(problem: Problem) -> PublicSample:
+    """What is publicly known of the owners' records: a public sample or, without public rows, declared columns."""
+    if problem.terms.data.declared_only:
+        return DeclaredSample(problem.on_public())
+    return PublicSample(problem.on_public())

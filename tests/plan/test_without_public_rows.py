@@ -1,0 +1,137 @@
+"""Plans and forecasts where no rows are public: from declared columns alone."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import copriv
+from copriv.agreement import Agreement
+from copriv.agreement.data_terms import schema_of
+from copriv.data.declared_tables import DeclaredTables
+from copriv.errors import AgreementError, CoprivError, DataError
+from copriv.plan import plan
+from copriv.plan.without_public_rows import offers
+from copriv.problem import Problem
+
+COLUMNS = {
+    "features": ["age", "stage", "smoker"], "target": "days", "bounds": {"age": [0, 110], "days": [0, 120]},
+    "categories": {"stage": ["I", "II", "III"]}, "booleans": ["smoker"],
+}  # fmt: skip
+
+
+def agreed(epsilon: float = 1.0, delta: float = 0.0, loss: str = "squared", **data: Any) -> Agreement:
+    return Agreement.of({
+        "agreement": {"rule": "auto", "horizon": 100},
+        "model": {"loss": loss, "regularization": 1e-5, "intercept": True},
+        "data": {"public_rows": 0, **COLUMNS, **data},
+        "owner": [{"name": f"clinic {i}", "records": 800, "epsilon": epsilon, "delta": delta} for i in (1, 2, 3)],
+    })  # fmt: skip
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_tables_keep_to_what_is_declared(seed: int) -> None:
+    table = DeclaredTables(schema_of(agreed(), None)).draw(np.random.default_rng(seed), 200)
+    age, stage, smoker = table.features[:, :1], table.features[:, 1:4], table.features[:, 4:]
+    assert (age >= 0).all()
+    assert (age <= 1).all()
+    assert (np.sort(stage, axis=1) == [0, 0, 1]).all(), "a row has one level"
+    assert np.isin(smoker, [0, 1]).all()
+    assert (table.target >= 0).all()
+    assert (table.target <= 120).all()
+
+
+def test_tables_differ_as_much_as_they_may() -> None:
+    law, rng = DeclaredTables(schema_of(agreed(), None)), np.random.default_rng(0)
+    spread = [law.draw(rng, 400).features[:, 0].std() for _ in range(60)]
+    assert min(spread) < 0.05
+    assert max(spread) > 0.2
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_neither_more_epsilon_nor_a_delta_is_expected_to_hurt(loss: str) -> None:
+    pure, stated = ([min(gap for gap, _ in offers(agreed(ε, δ, loss))) for ε in (0.1, 1.0, 10.0)] for δ in (0.0, 1e-6))
+    assert pure == sorted(pure, reverse=True)
+    assert all(better <= plain for better, plain in zip(stated, pure, strict=True))
+
+
+def test_units_of_the_target_change_nothing_but_its_numbers() -> None:
+    inches, metres = (agreed(bounds={"age": [0, 110], "days": [0, high]}) for high in (1.0, 1000.0))
+    for (gap, one), (same, other) in zip(offers(inches), offers(metres), strict=True):
+        assert same == pytest.approx(gap)
+        assert other.gradient_bound == pytest.approx(1000.0 * one.gradient_bound)
+        assert other.agreement.start == pytest.approx(np.array(one.agreement.start) * 1000.0)
+
+
+def table(folder: Path, rows: int) -> Path:
+    rng, path = np.random.default_rng(4), folder / "all.csv"
+    age, smoker = rng.uniform(20, 90, rows).round(1), rng.random(rows) < 0.3
+    stage = rng.choice(["I", "II", "III"], rows)
+    days = np.clip(5 + 0.3 * age + 12 * (stage == "III") + 6 * smoker + rng.normal(0, 4, rows), 0, 120).round(2)
+    pd.DataFrame({"age": age, "stage": stage, "smoker": smoker, "days": days}).to_csv(path, index=False)
+    return path
+
+
+def test_a_constant_is_the_targets_mean(tmp_path: Path) -> None:
+    """Among the offers is one that leaves features out; unbounded in effect and with a huge budget it is the mean itself."""
+    terms = agreed(1e5, path=str(table(tmp_path, 2400)))
+    constant = [one for _, one in offers(terms) if one.agreement.mechanism == "statistics"][-1]
+    θ = copriv.simulate(Problem.load(constant), runs=1, seed=0, alone=False).theta[0]
+    assert np.abs(θ[:-1]).max() == 0.0
+    assert θ[-1] == pytest.approx(pd.read_csv(tmp_path / "all.csv")["days"].mean(), abs=0.05)
+
+
+def test_a_run_is_where_the_forecast_says(tmp_path: Path) -> None:
+    terms = agreed(10.0, 1e-6, path=str(table(tmp_path, 2400)))
+    outlook = copriv.forecast(terms, runs=32)
+    assert (outlook.kind, outlook.public_rows, outlook.pilot, outlook.unseen) == ("without public rows", 0, None, None)
+    problem = Problem.load(terms)
+    assert problem.public is None
+    ψ = copriv.simulate(problem.under(outlook.agreed.agreement), runs=20, seed=1, alone=False).relative_fitness.runs[
+        :, -1
+    ]
+    band = outlook.agreed.relative_fitness.end
+    assert band["low"] < np.median(ψ) < band["high"]
+    assert np.median(ψ) < outlook.public_only
+    words = outlook.verdict
+    assert "Without public rows the cost lies between" in words
+    assert "public one" not in words
+    assert "a constant" in words
+    assert plan(terms).agreement == outlook.plan.agreement
+
+
+def test_the_classes_of_a_target_are_planned_for_too() -> None:
+    classes = {"features": ["age"], "target": "ill", "bounds": {"age": [0, 110]}, "categories": {"ill": ["no", "yes"]}}
+    terms = agreed(1.0, loss="logistic").replace(data={"booleans": [], **classes})
+    assert plan(terms).agreement.agreement.mechanism == "objective"
+    with pytest.raises(CoprivError, match="labels"):
+        plan(terms.replace(data={"target": "age", "features": ["ill"], "booleans": ["ill"], "categories": {}}))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"data": {"components": 3}}, "public_rows: 0 says that no rows are public, and components is of such rows"),
+        ({"data": {"public": "rows.csv"}}, "and public is of such rows"),
+        ({"data": {"strata": "clinic"}}, "and strata is of such rows"),
+        ({"data": {"scaling": "none", "feature_bound": "auto"}}, "columns are in units of their own; give a number"),
+        ({"agreement": {"pilot": 0.1}}, "agreement.pilot: what follows one is planned on public rows"),
+    ],
+)
+def test_what_needs_public_rows_is_refused_without_them(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(AgreementError, match=said):
+        agreed().replace(**changed)
+
+
+def test_terms_that_only_a_plan_on_public_rows_could_complete_are_refused() -> None:
+    with pytest.raises(AgreementError, match="without public rows the plan is one answer of each owner"):
+        plan(agreed().replace(agreement={"rule": "S1"}))
+    with pytest.raises(AgreementError, match="without public rows nothing can be planned for the squared loss in sums"):
+        plan(agreed().replace(agreement={"aggregation": "sum", "colluding": 1}))
+    with pytest.raises(DataError, match=r"data.public_rows = 0 says that no rows are public"):
+        copriv.forecast(agreed(), public=(np.zeros((5, 5)), np.zeros(5)))
