@@ -2,8 +2,9 @@
 
 A table is drawn in three steps. Its columns follow latent normal scores, whose correlations have eigenvalues that fall as
 j^−decay; a row's scores are scaled together, so that some rows are longer. A score becomes a cell by its rank: a column uses a
-part of its declared range, which may be far too wide, and may lie towards either end of it. The target follows the scores: a
-number with a share R² explained, or one of two classes by a logit. All of these are drawn, widely, for each table.
+part of its declared range, which may be far too wide, and may lie towards either end of it. The target follows the columns, in
+the direction in which these follow a combination of the scores: a number with a share R² explained, or one of two classes by
+a logit. All of these are drawn, widely, for each table.
 """
 
 from dataclasses import dataclass
@@ -59,9 +60,10 @@ class DeclaredTables:
             middle = 0.0 if typical else rng.normal(0.0, OFF_CENTRE)
             ordered = cells[_order(cells, rng)]
             features.append(ordered[np.minimum((ndtr(middle + each * score) * CELLS).astype(np.int64), CELLS - 1)])
-        told = parts @ (np.sqrt(root) * rng.normal(size=number))
+        x = np.hstack(features)
+        told = x @ np.linalg.lstsq(x - x.mean(axis=0), parts @ (np.sqrt(root) * rng.normal(size=number)), rcond=1e-9)[0]
         target = self._target(rng, (told - told.mean()) / max(float(told.std()), 1e-300), width, q)
-        return Records.of(np.hstack(features), target)
+        return Records.of(x, target)
 
     def _target(self, rng: np.random.Generator, told: Array, width: float, q: float | None) -> Array:
         target = self.schema.target
