@@ -49,7 +49,7 @@ def changed(path: str, value: object) -> dict:
         ("model.loss", "absolute", "squared"),
         ("model.theta_max", 0.0, "greater than 0"),
         ("model.regularization", -1.0, "at least 0"),
-        ("data.public_rows", 0, "at least 1"),
+        ("data.public_rows", -1, "at least 0"),
         ("owner.delta", 1.0, "less than 1"),
         ("owner.overlap", 0, "at least 1"),
         ("owner.overlap", 40, "40 owners may hold one record"),

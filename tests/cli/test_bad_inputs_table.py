@@ -82,7 +82,7 @@ AGREEMENTS = {
     "regularization below 0": ("regularization = 1e-5", "regularization = -1e-5", "at least 0"),
     "components below 0": ("components = 5", "components = -5", "at least 0"),
     "components 999": ("components = 5", "components = 999", "components"),
-    "no public rows": ("public_rows = 500", "public_rows = 0", "at least 1"),
+    "no public rows": ("public_rows = 500", "public_rows = 0", "components is of such rows"),
     "one public row": ("public_rows = 500", "public_rows = 1", "public rows"),
     "heterogeneity below 0": ("components = 5", "components = 5\nheterogeneity = -1", "heterogeneity"),
     "heterogeneity turned round": ("components = 5", "components = 5\nheterogeneity = [0.3, 0.1]", "from low to high"),

@@ -323,6 +323,8 @@ def test_a_specification_is_its_keywords_and_options_change_it(load, tmp_path):
     np.testing.assert_array_equal(given.public.features, by_keywords.public.features)
     np.testing.assert_array_equal(given.owners[1].features, by_keywords.owners[1].features)
     with pytest.raises(InvalidInput, match=r"data\.public_rows: must be a whole number"):
+        load_consortium(agreed, [50], public_rows=-1)
+    with pytest.raises(DataError, match=r"data\.public_rows: 0 leaves no rows of which components"):
         load_consortium(agreed, [50], public_rows=0)
     with pytest.raises(TypeError, match="compnents"):
         load_consortium(agreed, [50], compnents=3)

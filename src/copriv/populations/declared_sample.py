@@ -74,5 +74,5 @@ def tables_of(agreement: Agreement) -> DeclaredTables:
 def sample_of(problem: Problem) -> PublicSample:
     """What is publicly known of the owners' records: a public sample or, without public rows, declared columns."""
     if problem.terms.data.declared_only:
-        return DeclaredSample(problem.on_public())
-    return PublicSample(problem.on_public())
+        return DeclaredSample.of(problem)
+    return PublicSample.of(problem)
