@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +23,7 @@ import pytest
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, UsageError
 from copriv.network.flower_app import _replies, learner_command, owner_command, serve
+from copriv.network.keys import make_key
 from copriv.network.policy import PolicyRefused
 from copriv.network.setup import make_consortium, share_out
 from copriv.privacy.ledger.read import verify
@@ -154,12 +156,17 @@ def connects(address: str) -> bool:
 class Fleet:
     """A SuperLink and SuperNodes, and whatever Flower starts under them; all of it is ended."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, agreed: Agreement) -> None:
         assert PYTHON is not None
         self.folder, self.bin = folder, Path(PYTHON).parent
         self.consortium = folder / "consortium"
-        make_consortium(lending(), self.consortium)
-        share_out(lending(), self.consortium)
+        own = [folder / "own" / bank for bank in BANKS] if agreed.summed else []  # who sums under masks names its keys
+        for mine in own:
+            make_key(mine, mine.name)
+        make_consortium(agreed, self.consortium, requests=[mine / "request.pem" for mine in own])
+        for mine in own:
+            shutil.copytree(mine, self.consortium / mine.name, dirs_exist_ok=True)
+        share_out(agreed, self.consortium)
         self.link, self.listen = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("COPRIV_", "FLWR_"))},
@@ -277,8 +284,8 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    made = Fleet(tmp_path)
+def fleet(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Fleet]:
+    made = Fleet(tmp_path, getattr(request, "param", lending()))
     try:
         made.begin()
         yield made
@@ -308,6 +315,28 @@ def test_one_message_opens_each_owners_session_and_the_run_is_trained(fleet: Fle
     said = fleet.said(run)
     assert said.count("its session is over (exit code 0)") == 3, said
     assert "finished: all 12 queries are answered" in said, said
+
+
+SUMMED = lending().replace(
+    agreement={"rule": "S1", "horizon": 4, "answers": 4, "step": 1.0, "aggregation": "sum", "colluding": 1}
+)
+"""The learner sees the sum of three masked answers, three times."""
+
+
+@with_flower
+@pytest.mark.parametrize("fleet", [SUMMED], indirect=True)
+def test_owners_whose_sum_alone_is_seen_are_launched_in_the_same_way(fleet: Fleet) -> None:
+    for bank in BANKS:
+        fleet.node(bank)
+    run = fleet.run()
+    fleet.until(lambda: fleet.status(run).startswith("finished"), 150)
+    assert fleet.status(run) == "finished:completed", fleet.said(run) + fleet.logs()
+    record = json.loads((fleet.consortium / "run.json").read_text())["record"]
+    assert (record["status"], record["aggregation"]) == ("finished", "sum")
+    for bank in BANKS:
+        totals = verify(fleet.consortium / bank / "data.ledger")
+        assert totals.runs[record["run"]].charged == 3, "rounds before the last of four"
+        assert float(totals.spent) == 0.75
 
 
 @with_flower
