@@ -21,7 +21,7 @@ demo: setup
 	$(BIN)/copriv demo --out out/demo
 
 test: lint
-	$(BIN)/python -m pytest -m "not slow and not browser" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "not slow and not browser" -n 3 --dist worksteal
 
 lint: setup
 	$(BIN)/ruff check .
@@ -34,7 +34,7 @@ test-backends: setup
 	$(BIN)/python -m pytest tests/papers/test_experiments_runner.py -k "ray or dask"
 
 test-slow: setup
-	$(BIN)/python -m pytest -m "slow and not browser" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "slow and not browser" -n 3 --dist worksteal
 
 # The pages in a real browser. Chromium is the one of the system: CHROMIUM=/path names another.
 CHROMIUM ?= $(shell command -v chromium)
@@ -43,7 +43,7 @@ export CHROMIUM
 test-ui: setup
 	@test -x "$(CHROMIUM)" || { echo "no chromium here: apt-get install chromium, or make test-ui CHROMIUM=/path/to/it"; exit 1; }
 	$(BIN)/python -m pip install --quiet --group browser
-	$(BIN)/python -m pytest tests/ui -m browser
+	$(BIN)/python -m pytest tests/ui -m browser -n 2 --dist worksteal
 
 HOURS ?= 1
 test-long: setup
@@ -77,7 +77,7 @@ test-oldest: setup
 	$(BIN)/uv venv --quiet --clear $(OLDEST) --python $(BIN)/python
 	$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python -r out/oldest.txt pytest pytest-xdist hypothesis beartype pandas polars
 	$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python --no-deps --editable . --editable ./papers
-	JAXTYPING_DISABLE=1 $(OLDEST)/bin/python -m pytest -n 2 --dist loadfile -m "not slow" README.md tests/test_public_surface.py tests/data tests/privacy \
+	JAXTYPING_DISABLE=1 $(OLDEST)/bin/python -m pytest -n 3 --dist worksteal -m "not slow" README.md tests/test_public_surface.py tests/data tests/privacy \
 	  tests/model/test_solvers.py tests/test_owner.py tests/network/test_transports.py tests/estimators tests/cli/test_commands.py tests/formatting
 
 # The wheels and sources of a release, copriv's and the papers' plug-in's, checked: contents and licences, and each extra
