@@ -1,5 +1,6 @@
 """Plans and forecasts where no rows are public: from declared columns alone."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +99,26 @@ def test_a_run_is_where_the_forecast_says(tmp_path: Path) -> None:
     band = outlook.agreed.relative_fitness.end
     assert band["low"] < np.median(ψ) < band["high"]
     assert np.median(ψ) < outlook.public_only
+    document = json.loads(outlook.to_json())
+    assert (document["optimum"], document["kind"]) == (None, "without public rows")
+    assert "typical error" not in str(outlook), "in the target's unit nothing is known"
     words = outlook.verdict
     assert "Without public rows the cost lies between" in words
     assert "public one" not in words
     assert "a constant" in words
     assert plan(terms).agreement == outlook.plan.agreement
+
+
+def test_an_owner_asks_its_own_records_with_such_a_forecast(tmp_path: Path) -> None:
+    terms = agreed(10.0, 1e-6)
+    outlook = copriv.forecast(terms, runs=32)
+    rows = pd.read_csv(table(tmp_path, 800))
+    encoded = schema_of(terms, None).encode(rows)
+    found = copriv.owner_verdict(outlook.agreed.agreement, "clinic 1", (encoded.features, encoded.target), outlook)
+    assert found.verdict == "no"
+    assert "public" not in found.errors
+    assert found.errors["own"] == pytest.approx(16.0, rel=0.3), "the variance of the noise"
+    assert found.errors["common"] > found.errors["own"]
 
 
 def test_the_classes_of_a_target_are_planned_for_too() -> None:

@@ -60,13 +60,13 @@ def costs(outlook: Forecast) -> Table:
         rows = [("together, agreed terms", outlook.together)]
     rows += [(for_nothing(outlook.agreed.agreement), outlook.public_only)]
     rows += [("the owner alone" if len(outlook.owners) == 1 else "the best owner alone", best)]
-    cells = []
+    cells, told = [], outlook.error(0.0) is not None
     for label, ψ in rows:
         error, records = outlook.error(ψ), "" if ψ > 1e3 else rounded(outlook.as_records(ψ))
-        cells.append((label, percent(ψ), *([] if error is None else [f"{error:.4g}"]), records))
+        cells.append((label, percent(ψ), *["" if error is None else f"{error:.4g}"] * told, records))
     target = outlook.agreed.agreement.data.target
     unit = "" if target is None else f" in {printable(target, 20)}"  # in the unit of that column
-    errors = [f"typical error{unit}"] * outlook.squared
+    errors = [f"typical error{unit}"] * told
     return Table(("", "above the best", *errors, "in pooled records"), tuple(cells))
 
 

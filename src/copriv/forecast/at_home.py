@@ -184,8 +184,12 @@ def owner_verdict(
         losses |= here.with_common(*here.released(of_all))
     elif public_model is None:
         u = np.array([forecast.heterogeneity.quantile(q) for q in rng.uniform(size=DRAWS)])
-        losses["public"] = here.least + forecast.optimum * here.added(u, np.full(DRAWS, forecast.public_only))
-        losses |= here.with_common(forecast.optimum * here.added(u, forecast.together(rng)))
+        best: Any = forecast.optimum
+        if best is None:  # without public rows there is no public model either
+            best = here.least
+        else:
+            losses["public"] = here.least + best * here.added(u, np.full(DRAWS, forecast.public_only))
+        losses |= here.with_common(best * here.added(u, forecast.together(rng)))
         if forecast.heterogeneity.source == "not stated":
             levels = u
     else:
@@ -348,7 +352,8 @@ class _OwnLosses:
 class _ForecastModel:
     """Forecast of the common model: medians and bands of its cost."""
 
-    optimum: float
+    optimum: float | None
+    """None without public rows."""
     public_only: float
     median: float
     low: float
@@ -358,11 +363,12 @@ class _ForecastModel:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "_ForecastModel":
         ψ = document["recommended"]["relative_fitness"]
-        numbers = {key: float(document[key]) for key in ("optimum", "public_only")}
+        given = ("public_only",) if document["optimum"] is None else ("optimum", "public_only")
+        numbers: dict[str, Any] = {key: float(document[key]) for key in given}
         numbers |= {key: float(ψ[key]) for key in ("median", "low", "high")}
         if not all(0 < one < np.inf for one in numbers.values()):
             raise ValueError("a cost of 0 or less")
-        return cls(heterogeneity=Heterogeneity(**document["heterogeneity"]), **numbers)
+        return cls(heterogeneity=Heterogeneity(**document["heterogeneity"]), **{"optimum": None, **numbers})
 
     def together(self, rng: np.random.Generator) -> Float[Array, " draws"]:
         """Draws of ψ of the common model, log-normal on either side of its median."""
@@ -372,6 +378,7 @@ class _ForecastModel:
 
     def costs(self, here: _OwnLosses) -> tuple[Float[Array, " draws"], Float[Array, " draws"] | None]:
         """Draws of the common model's cost, as it is and with the owner's own intercept. The centre is a public model."""
+        assert self.optimum is not None
         ψ, f, p = self.together(here.rng), self.optimum, len(here.home.centre)
         rest = here.cost_with_own_intercept(f * self.public_only)
         common = here.added(here.cost_of_centre(f * self.public_only), f * ψ)

@@ -160,6 +160,8 @@ def forecast_of(
         for name, choice in reversed(each.items())
     )
     recommended = min(found, key=lambda run: run.insured_cost).assessment
+    if sample.declared:  # by the mean share of what a constant leaves, and not by a mean that few tables decide
+        recommended = next(run.assessment for run in found if run.choice is best.choice)
     if agreed.private and agreed.insured_cost <= recommended.insured_cost:
         recommended = agreed
     hidden = [] if best.with_sum is None else [(best.with_sum.agreement, best.with_sum.describe())]
@@ -226,8 +228,8 @@ def forecast_of(
         public_only_band=(float(low), float(high)),
         public_rows=0 if sample.declared else problem.unbounded[0].units,
         n_parameters=problem.n_parameters,
-        bounds=bounds_of(problem.under(settled)),
-        optimum=sample.optimum.value,
+        bounds=() if sample.declared else bounds_of(problem.under(settled)),
+        optimum=np.nan if sample.declared else sample.optimum.value,
         owners=owners,
         consortium=members,
         squared=problem.fitness.quadratic is not None,

@@ -95,7 +95,7 @@ class Forecast(Shown, Framed, Drawn):
     n_parameters: int
     bounds: tuple[Bound, ...]
     optimum: float
-    """f(θ*) on the public rows; ψ times it is the cost, which bounds are on."""
+    """f(θ*) on the public rows; ψ times it is the cost, which bounds are on. NaN without public rows."""
     owners: tuple[OwnerForecast, ...]
     consortium: Consortium
     best_subset: float
@@ -149,7 +149,7 @@ class Forecast(Shown, Framed, Drawn):
 
     def error(self, psi: float) -> float | None:
         """The typical error of a model of this ψ, in the target's unit: √f; None where the loss is not squared."""
-        if not (self.squared and np.isfinite(psi)):
+        if not (self.squared and np.isfinite(self.optimum * psi)):
             return None
         return float(np.sqrt(self.optimum * (1.0 + psi)))
 
@@ -304,7 +304,7 @@ class Forecast(Shown, Framed, Drawn):
     def to_dict(self) -> dict[str, Any]:
         """The JSON contract `copriv.forecast/1`, with additions."""
         agreed, typical_error = self.agreed.relative_fitness.end["median"], None
-        if self.squared:
+        if self.error(0.0) is not None:
             costs = {"best": 0.0, "together": self.together, "agreed": agreed, "public_only": self.public_only}
             typical_error = {name: self.error(psi) for name, psi in costs.items()}
         document = {
@@ -315,7 +315,7 @@ class Forecast(Shown, Framed, Drawn):
             "public_only": self.public_only,
             "public_rows": self.public_rows,
             "n_parameters": self.n_parameters,
-            "optimum": self.optimum,
+            "optimum": self.optimum if np.isfinite(self.optimum) else None,
             "bounds": [
                 {
                     "source": bound.source, "value": self.shown(bound), "holds_for": bound.holds_for,
