@@ -178,6 +178,8 @@ class Forecast(Shown, Framed, Drawn):
     @property
     def insurance_premium(self) -> float:
         """Cost of the recommended terms over that of the cheapest that were run, less 1, where there are no outliers."""
+        if self.kind == "without public rows":
+            return 0.0
         agreed, mean = [self.agreed] * self.agreed.private, self.recommended.relative_fitness.end["mean"]
         least = min(one.relative_fitness.end["mean"] for one in (*agreed, *(run.assessment for run in self.runs)))
         return mean / least - 1.0 if least > 0 else 0.0

@@ -51,7 +51,8 @@ def runs_in(
 
     worlds: the problem of an agreement in each. Where many owners answer once, only the start and the end are recorded.
     """
-    if agreement.one_answer and agreement.n_owners > DEALT_OWNERS:
+    mechanism = agreement.mechanism
+    if isinstance(mechanism, OneAnswer) and mechanism.planned and agreement.n_owners > DEALT_OWNERS:
         streams = (np.random.default_rng([seed, 8, i * runs]) for i in range(len(worlds)))
         each = [_answered_once(world(agreement), runs, rng) for world, rng in zip(worlds, streams, strict=True)]
         ψ, theta = (np.stack(one) for one in zip(*each, strict=True))

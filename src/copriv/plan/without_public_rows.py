@@ -18,15 +18,17 @@ from copriv.agreement import Agreement
 from copriv.agreement.data_terms import schema_of
 from copriv.data.columns import Number
 from copriv.errors import AgreementError
-from copriv.losses import OfMargin, Squared, named
+from copriv.losses import OfMargin, named
 from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.expected import ROUNDED, TIGHTER, Declared
 from copriv.mechanisms.gradients import noise_of
 from copriv.mechanisms.one_answer import Setting
+from copriv.mechanisms.pilot import SHARES, Pilot
 from copriv.plan.aggregated_runs import mean_cost
 from copriv.plan.candidates import freed, leaves_open, opted_for_delta
 from copriv.plan.plan_result import Choice, Plan
 from copriv.populations.public_sample import PublicSample
+from copriv.privacy.noise import Law
 from copriv.rules import WITHOUT_WAITING
 from copriv.terms import ModelTerms
 from copriv.types import Array, LinearLoss, is_linear
@@ -150,8 +152,8 @@ def offers(agreement: Agreement, tighter: Sequence[float] = TIGHTER) -> list[tup
     made = [
         (one.gap, _terms(agreement, one, start, {"gradient_bound": one.setting.bound * unit})) for one in best.values()
     ]
-    if terms.intercept and isinstance(loss, Squared) and found:
-        made += _constants(agreement, found[0].declared, start, unit)
+    if terms.intercept and np.isfinite(loss.curvature) and found:
+        made.append(_constant(agreement, found[0].declared, start, unit))
     if not made:
         raise AgreementError(none)
     return made
@@ -169,25 +171,27 @@ def _terms(agreement: Agreement, one: Candidate, start: Array, model: Mapping[st
     return made if one.owners[0]["delta"] > 0 else made.replace(owner={"delta": 0.0})
 
 
-def _constants(agreement: Agreement, declared: Declared, start: Array, unit: float) -> list[tuple[float, Agreement]]:
-    """The target's mean: one gradient, of which the intercept's coordinate alone moves the model."""
-    kinds = tuple((n, ε, 0.0) for n, ε, _ in declared.owners)
-    whole, found = replace(declared, owners=kinds, tightness=1.0), []
-    for tightness in CONSTANT:
-        bounded = replace(whole, feature_bound=tightness * whole.feature_bound / declared.tightness)
-        for mechanism in mechanisms_of_one_answer():
-            for gap, setting in mechanism.constant(bounded):
-                P = np.zeros((len(start), len(start)))
-                P[-1, -1] = setting.terms["preconditioner"][0][0]
-                terms = {**setting.terms, "preconditioner": P.tolist()}
-                one = Candidate(gap, mechanism, replace(setting, terms=terms), whole, [{"delta": 0.0}])
-                found.append((gap, _terms(agreement, one, start, {"gradient_bound": setting.bound * unit})))
-    return found
+def _constant(agreement: Agreement, declared: Declared, start: Array, unit: float) -> tuple[float, Agreement]:
+    """The target's mean, or of classes a Newton step to it: a pilot whose metric P is 0 but for the intercept.
+
+    The gradient of a record in that metric is its slope at the start, over √c of the loss's curvature c, which Ξ never clips.
+    """
+    loss, c = declared.loss, declared.loss.curvature + declared.regularization
+    slope = loss.slope_bound(1.0, 0.0)
+    if declared.classes:
+        slope = float(abs(loss.slope(np.zeros(1), np.ones(1))[0]))
+    of_gradient = SHARES[0] / SHARES[:3].sum()  # no mean loss is asked for
+    scales = {owner: 2.0 * slope / (c * owner[0] * owner[1] * of_gradient) for owner in set(declared.owners)}
+    gap, step = declared.constant(Law.LAPLACE.variance * declared.averaged(scales))
+    P = np.zeros((len(start), len(start)))
+    P[-1, -1] = 1.0 / c
+    bound = slope * unit / np.sqrt(c) * ROUNDED
+    setting = Setting(bound, (1.0 if declared.classes else step,), {"preconditioner": P.tolist()})
+    whole = replace(declared, feature_bound=declared.feature_bound / declared.tightness)
+    one = Candidate(gap, Pilot(), setting, whole, [{"delta": 0.0}])
+    return gap, _terms(agreement, one, start, {"gradient_bound": bound})
 
 
-CONSTANT = (0.1, 0.4, 1.0)
-"""Bounds on the gradients that a constant is made of, over those that no row is above without clipping: columns use a part of
-their range, and residuals of the target's."""
 WORST = 2.0
 """What a table counts at most, over what a constant leaves, in the mean that offers are chosen by: how much worse it is decides
 nothing, so that a few narrow tables do not keep a model from all others."""
