@@ -192,9 +192,6 @@ def _constant(agreement: Agreement, declared: Declared, start: Array, unit: floa
     return gap, _terms(agreement, one, start, {"gradient_bound": bound})
 
 
-WORST = 2.0
-"""What a table counts at most, over what a constant leaves, in the mean that offers are chosen by: how much worse it is decides
-nothing, so that a few narrow tables do not keep a model from all others."""
 TIMES = 4.0 ** np.arange(-3, 5)
 """Budgets, over the agreed ones, at which the noise curve of owners is computed."""
 
@@ -202,8 +199,8 @@ TIMES = 4.0 ** np.arange(-3, 5)
 def plan_declared(sample: PublicSample, runs: int = 40, seed: int = 0) -> Plan:
     """The plan without public rows. Raises AgreementError for terms that fix more than it may choose, and as `offers`.
 
-    All offers are run in a few worlds; chosen is what leaves the least, in the mean, of what a constant leaves (`WORST`). The
-    noise curve is by expected costs, at several budgets.
+    All offers are run in a few worlds; chosen is what leaves the least, in the mean, of what a constant leaves. The noise
+    curve is by expected costs, at several budgets.
     """
     begun, problem = time.perf_counter(), sample.problem
     terms, chosen = problem.terms, problem.terms.agreement
@@ -224,7 +221,7 @@ def plan_declared(sample: PublicSample, runs: int = 40, seed: int = 0) -> Plan:
         ψ = np.array([mean_cost([world], agreement, -(-runs // FINALIST_WORLDS), seed) for world in worlds])
         mean = float(ψ.mean())
         choice = Choice(agreement, "agreed", 0.0, mean, (1.0 + mean) * sample.optimum.value)
-        ranked.append((float(np.mean(np.minimum(ψ / np.maximum(nothing, 1e-12), WORST))), choice))
+        ranked.append((float(np.mean(ψ / np.maximum(nothing, 1e-12))), choice))
     ranked.sort(key=lambda one: one[0])
     ν, costs = noise_of(terms), []
     for times in TIMES.tolist():
