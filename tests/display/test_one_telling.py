@@ -169,15 +169,19 @@ def test_every_screen_says_what_the_sum_would_give(outlook: Forecast, capsys: py
     assert any("of what the best terms found cost on average; bounds" in line for line in told.notes(summed))
 
 
-def test_every_screen_says_what_a_pilot_would_tell(outlook: Forecast, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def with_pilot(outlook: Forecast) -> Forecast:
     found = PilotOutlook(
         share=0.1, recommended=0.05, open=2,
         shares=(
             PilotAt(0.05, 1.1, (0.35,) * 3, (0.05,) * 3, 0.7), PilotAt(0.1, 1.3, (0.7,) * 3, (0.1,) * 3, 1.4),
         ),
     )  # fmt: skip
-    said = replace(outlook, pilot=found)
-    sentence = said.pilot_in_words
+    return replace(outlook, pilot=found)
+
+
+def test_every_screen_says_what_a_pilot_would_tell(with_pilot: Forecast, capsys: pytest.CaptureFixture[str]) -> None:
+    said, sentence = with_pilot, with_pilot.pilot_in_words
     assert sentence is not None
     assert "settles about 1.4 of 2 open verdicts and costs the model 1.3 times" in sentence
     assert "Recommended: pilot = 0.05, which settles about 0.7 of 2 open verdicts" in sentence
@@ -214,20 +218,35 @@ def test_the_report_repeats_the_verdict_for_everybody_and_for_its_owner(said: Fo
         assert f"For {owner.name}: {pays}" in shown
 
 
-def test_pictures_say_it_too(said: Forecast, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[str] = []
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """All words that are written on a figure."""
+    words_drawn: list[str] = []
     write = Figure.text
 
     def remembered(figure: Figure, x: float, y: float, words: str, **options: Any) -> Any:
-        drawn.append(words)
+        words_drawn.append(words)
         return write(figure, x, y, words, **options)
 
     monkeypatch.setattr(Figure, "text", remembered)
+    return words_drawn
+
+
+def test_pictures_say_it_too(said: Forecast, drawn: list[str]) -> None:
     for picture in ("curves", "break-even"):
         drawn.clear()
         said.plot(picture)
         assert one_line(said.verdict)[:300] in one_line(" ".join(drawn)), picture
     assert "At which epsilon joining pays, on everybody's records" in drawn
+
+
+def test_pictures_say_what_a_pilot_would_tell(with_pilot: Forecast, drawn: list[str]) -> None:
+    sentence = with_pilot.pilot_in_words
+    assert sentence is not None
+    for picture in ("curves", "break-even", "own-records"):
+        drawn.clear()
+        with_pilot.plot(picture)
+        assert sentence in one_line(" ".join(drawn)), picture
 
 
 def test_the_models_cost_the_same_everywhere(said: Forecast, capsys: pytest.CaptureFixture[str]) -> None:
