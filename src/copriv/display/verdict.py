@@ -154,8 +154,14 @@ def _chance(outcomes: Sequence[Outcome]) -> str:
 
 
 def caution(outlook: Forecast) -> str | None:
-    """Caution where the band of ψ is wide for lack of public rows, and where outliers could cost more than the band."""
+    """Caution where the regularizer costs predictions, where public rows are few, and where outliers could cost more."""
     ψ, unseen, said = outlook.recommended.relative_fitness.end, outlook.unseen, []
+    if (weaker := outlook.weaker_regularization) is not None:
+        said.append(
+            f"The regularizer makes the best model's predictions {percent(outlook.shrinkage)} worse than they could be, and "
+            "counts in costs and gains: predictions alone may gain or lose more by joining. Forecast it with "
+            f"model.regularization = {weaker:.0e} or less."
+        )
     if outlook.agreed.agreement.data.declared_only:
         said.append(
             f"Without public rows the cost lies between {percent(ψ['low'])} and {percent(ψ['high'])} in 90 % of tables that "

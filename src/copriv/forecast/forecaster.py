@@ -230,6 +230,7 @@ def forecast_of(
         n_parameters=problem.n_parameters,
         bounds=() if sample.declared else bounds_of(problem.under(settled)),
         optimum=np.nan if sample.declared else sample.optimum.value,
+        regularizer=np.nan if sample.declared else float(problem.regularizer.value(sample.optimum.theta)),
         owners=owners,
         consortium=members,
         squared=problem.fitness.quadratic is not None,

@@ -8,7 +8,8 @@ seeds.
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -27,6 +28,7 @@ from copriv.forecast.rare_records import Unseen
 from copriv.formatting.cards import Columns, Drawn, Framed, Shown, above, columns_of
 from copriv.formatting.numbers import json_ready, mapping
 from copriv.formatting.sanitize import reason
+from copriv.model.objective import Regularizer
 from copriv.plan import Plan
 from copriv.plan.minimax_regret import Caution
 from copriv.plan.plan_result import best_by_promise, kind_of
@@ -96,6 +98,8 @@ class Forecast(Shown, Framed, Drawn):
     bounds: tuple[Bound, ...]
     optimum: float
     """f(θ*) on the public rows; ψ times it is the cost, which bounds are on. NaN without public rows."""
+    regularizer: float
+    """g(θ*), the part of it that is no prediction error. NaN without public rows."""
     owners: tuple[OwnerForecast, ...]
     consortium: Consortium
     best_subset: float
@@ -148,10 +152,36 @@ class Forecast(Shown, Framed, Drawn):
         return tuple(found)
 
     def error(self, psi: float) -> float | None:
-        """The typical error of a model of this ψ, in the target's unit: √f; None where the loss is not squared."""
+        """The typical error of a model of this ψ, in the target's unit: √(f − g(θ*)); None where the loss is not squared."""
         if not (self.squared and np.isfinite(self.optimum * psi)):
             return None
-        return float(np.sqrt(self.optimum * (1.0 + psi)))
+        return float(np.sqrt(self.optimum * (1.0 + psi) - self.regularizer))
+
+    @cached_property
+    def shrinkage(self) -> float:
+        """Relative rise of the mean squared error on public rows that the regularizer causes; 0 for other losses."""
+        return self._shrinkage(self.problem.regularizer.strength)
+
+    def _shrinkage(self, strength: float) -> float:
+        f = self.problem.fitness.quadratic
+        if f is None or not np.isfinite(self.optimum):
+            return 0.0
+        free = replace(f, regularizer=Regularizer(0.0))
+        shrunk, least = (float(free.value(replace(f, regularizer=Regularizer(c)).free_minimum())) for c in (strength, 0.0))
+        return shrunk / max(least, 1e-12 * f.s) - 1.0
+
+    @property
+    def weaker_regularization(self) -> float | None:
+        """A strength at which the regularizer costs predictions little; None where the agreed one does.
+
+        Little: what is worthwhile, and p/n, by which the least error on n rows is below that on new ones.
+        """
+        strength, little = self.problem.regularizer.strength, self.agreed.agreement.worthwhile
+        little += self.n_parameters / max(self.public_rows, 1)
+        if self.shrinkage <= little:
+            return None
+        weaker = (strength / 10.0**k for k in range(1, 16))
+        return next((c for c in weaker if self._shrinkage(c) <= little), 0.0)
 
     def as_records(self, psi: float) -> float:
         """Number of pooled, non-private records whose model has this ψ."""
