@@ -286,6 +286,25 @@ def test_the_first_forecast_of_the_template_says_what_was_planned(copriv):
     assert len(done.out.splitlines()) < 24, "on one screen"
 
 
+@pytest.mark.slow
+def test_the_template_is_a_consortium_that_somebody_gains_by(copriv, tmp_path):
+    """It was one in which joining pays for nobody; what nobody has stated is open, and the records then say as much."""
+
+    def verdicts(*command: object) -> list[str]:
+        return [owner["verdict"] for owner in json.loads(copriv(*command, "--json").out)["owners"]]
+
+    assert copriv("init").code == 0
+    assert verdicts("forecast", "agreement.toml") == ["no", "no", "open"]
+    said = json.loads(copriv("forecast", "agreement.toml", "--json").out)
+    assert "The regularizer" not in said["verdict"]
+    path = tmp_path / "agreement.toml"
+    path.write_text(path.read_text().replace("# heterogeneity = 0 ", "heterogeneity = 0 "))
+    assert verdicts("forecast", path) == ["no", "no", "yes"]
+    found = verdicts("simulate", path, "--runs", 50)
+    assert (found[0], found[2]) == ("no", "yes")
+    assert found[1] != "yes"
+
+
 def test_init_replaces_nothing_unasked(copriv, tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text("mine")
