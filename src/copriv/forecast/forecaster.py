@@ -220,6 +220,9 @@ def forecast_of(
         there = heterogeneous_worlds(sample, problem.terms, [level] * 8, seed)
         cost = assess(problem.under(recommended.agreement), "", 32, seed, there)
         at_levels.append(AtHeterogeneity(level, **cost.relative_fitness.end))
+    everybody = None if sample.declared else sample.optimum
+    if problem.strata_name_owners:
+        everybody = PublicSample.of_everybody(problem).optimum
     return Forecast(
         agreed=agreed,
         recommended=recommended,
@@ -230,7 +233,7 @@ def forecast_of(
         n_parameters=problem.n_parameters,
         bounds=() if sample.declared else bounds_of(problem.under(settled)),
         optimum=np.nan if sample.declared else sample.optimum.value,
-        regularizer=np.nan if sample.declared else float(problem.regularizer.value(sample.optimum.theta)),
+        everybody=everybody,
         owners=owners,
         consortium=members,
         squared=problem.fitness.quadratic is not None,

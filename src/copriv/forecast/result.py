@@ -28,7 +28,7 @@ from copriv.forecast.rare_records import Unseen
 from copriv.formatting.cards import Columns, Drawn, Framed, Shown, above, columns_of
 from copriv.formatting.numbers import json_ready, mapping
 from copriv.formatting.sanitize import reason
-from copriv.model.objective import Regularizer
+from copriv.model.objective import Optimum, Regularizer
 from copriv.plan import Plan
 from copriv.plan.minimax_regret import Caution
 from copriv.plan.plan_result import best_by_promise, kind_of
@@ -98,8 +98,8 @@ class Forecast(Shown, Framed, Drawn):
     bounds: tuple[Bound, ...]
     optimum: float
     """f(θ*) on the public rows; ψ times it is the cost, which bounds are on. NaN without public rows."""
-    regularizer: float
-    """g(θ*), the part of it that is no prediction error. NaN without public rows."""
+    everybody: Optimum | None
+    """The best model on public rows that weigh as the records of their owners do, where they name these; None without any."""
     owners: tuple[OwnerForecast, ...]
     consortium: Consortium
     best_subset: float
@@ -152,10 +152,14 @@ class Forecast(Shown, Framed, Drawn):
         return tuple(found)
 
     def error(self, psi: float) -> float | None:
-        """The typical error of a model of this ψ, in the target's unit: √(f − g(θ*)); None where the loss is not squared."""
-        if not (self.squared and np.isfinite(self.optimum * psi)):
+        """The typical error of a model of this ψ on everybody's records, in the target's unit; None where the loss is not squared.
+
+        √(f − g(θ*)): the regularizer is no error of predictions.
+        """
+        best = self.everybody
+        if best is None or not (self.squared and np.isfinite(best.value * psi)):
             return None
-        return float(np.sqrt(self.optimum * (1.0 + psi) - self.regularizer))
+        return float(np.sqrt(best.value * (1.0 + psi) - self.problem.regularizer.value(best.theta)))
 
     @cached_property
     def shrinkage(self) -> float:
@@ -167,7 +171,9 @@ class Forecast(Shown, Framed, Drawn):
         if f is None or not np.isfinite(self.optimum):
             return 0.0
         free = replace(f, regularizer=Regularizer(0.0))
-        shrunk, least = (float(free.value(replace(f, regularizer=Regularizer(c)).free_minimum())) for c in (strength, 0.0))
+        shrunk, least = (
+            float(free.value(replace(f, regularizer=Regularizer(c)).free_minimum())) for c in (strength, 0.0)
+        )
         return shrunk / max(least, 1e-12 * f.s) - 1.0
 
     @property

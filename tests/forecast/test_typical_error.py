@@ -1,4 +1,4 @@
-"""A regularizer that costs predictions: what is said in the target's unit leaves it out, and a verdict says that it counts."""
+"""Errors in the target's unit are of predictions, on everybody's records, and a verdict says where the regularizer counts."""
 
 import numpy as np
 import pytest
@@ -44,3 +44,23 @@ def test_a_verdict_says_where_a_smaller_regularizer_would_predict_better(outlook
         assert "model.regularization = 1e-06 or less" in " ".join(str(outlook.caution).split())
     else:
         assert outlook.shrinkage < 1e-3
+
+
+def test_the_typical_error_is_of_everybodys_records_where_public_rows_name_their_owner() -> None:
+    """Equal numbers of public rows of a large owner and of a small, unlike one once weighed alike."""
+    rng = np.random.default_rng(4)
+    levels, sizes = np.array([0.0, 6.0]), np.array([9_900, 100])
+    x = rng.normal(size=(300, 1))
+    whose = np.repeat([0, 1], 150)
+    y = x[:, 0] + levels[whose] + rng.normal(size=300)
+    agreement = copriv.Agreement.of(
+        {
+            "agreement": {"rule": "S1", "horizon": 2, "answers": 2, "step": "auto"},
+            "model": {"loss": "squared", "regularization": 1e-9, "intercept": True},
+            "owner": [{"name": name, "records": int(n), "epsilon": 1.0} for name, n in zip("ab", sizes, strict=True)],
+        }
+    )
+    found = copriv.forecast(agreement, (x, y), strata=["ab"[i] for i in whose], runs=16)
+    share = sizes / sizes.sum()
+    best = np.sqrt(1.0 + share @ (levels - share @ levels) ** 2)  # about 1.17; of the rows as they come, 3.2
+    assert found.error(0.0) == pytest.approx(best, rel=0.1)
