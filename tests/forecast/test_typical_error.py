@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import copriv
+from copriv.cli.commands import forecast as screen
 from copriv.forecast import Forecast
 
 WEAK, STRONG = 1e-9, 1e-3
@@ -37,11 +38,13 @@ def test_the_typical_error_is_of_predictions_alone(outlook: Forecast) -> None:
 
 def test_a_verdict_says_where_a_smaller_regularizer_would_predict_better(outlook: Forecast) -> None:
     strong = outlook.problem.terms.model.regularization == STRONG
-    said = "The regularizer makes the best model's predictions" in outlook.verdict
+    said = "The regularizer makes predictions" in outlook.verdict
     assert said is strong
     if strong:
         assert outlook.shrinkage > 0.5
         assert "model.regularization = 1e-06 or less" in " ".join(str(outlook.caution).split())
+        for width in (40, 80):
+            assert "The regularizer makes predictions" in " ".join(" ".join(screen.lines(outlook, width=width)).split())
     else:
         assert outlook.shrinkage < 1e-3
 

@@ -17,7 +17,7 @@ from copriv.simulation import Simulation
 
 def of_forecast(outlook: Forecast) -> str:
     """Say for whom joining pays, by how much and with which probability, what would settle open cases, and cautions."""
-    return " ".join(filter(None, [answer(outlook), *qualified(outlook), outlook.caution]))
+    return " ".join([answer(outlook), *shrunk(outlook), *qualified(outlook), *cautions(outlook)])
 
 
 def answer(outlook: Forecast) -> str:
@@ -154,14 +154,21 @@ def _chance(outcomes: Sequence[Outcome]) -> str:
 
 
 def caution(outlook: Forecast) -> str | None:
-    """Caution where the regularizer costs predictions, where public rows are few, and where outliers could cost more."""
+    """Caution in one text; None where there is nothing to be cautious about."""
+    return " ".join([*shrunk(outlook), *cautions(outlook)]) or None
+
+
+def shrunk(outlook: Forecast) -> list[str]:
+    """Say by how much the regularizer makes predictions worse, where that is more than a little, and what to do."""
+    if (weaker := outlook.weaker_regularization) is None:
+        return []
+    less = f"with model.regularization = {weaker:.0e} or less this may change"
+    return [f"The regularizer makes predictions {percent(outlook.shrinkage)} worse than they could be: {less}."]
+
+
+def cautions(outlook: Forecast) -> list[str]:
+    """Caution where the band of ψ is wide for lack of public rows, and where outliers could cost more than the band."""
     ψ, unseen, said = outlook.recommended.relative_fitness.end, outlook.unseen, []
-    if (weaker := outlook.weaker_regularization) is not None:
-        said.append(
-            f"The regularizer makes the best model's predictions {percent(outlook.shrinkage)} worse than they could be, and "
-            "counts in costs and gains: predictions alone may gain or lose more by joining. Forecast it with "
-            f"model.regularization = {weaker:.0e} or less."
-        )
     if outlook.agreed.agreement.data.declared_only:
         said.append(
             f"Without public rows the cost lies between {percent(ψ['low'])} and {percent(ψ['high'])} in 90 % of tables that "
@@ -179,7 +186,7 @@ def caution(outlook: Forecast) -> str | None:
             "records. Narrower ranges of columns (data.bounds, with data.clamp) limit what outliers cost; a pilot run shows "
             "whether there are any."
         )
-    return " ".join(said) or None
+    return said
 
 
 def pilot(outlook: Forecast) -> str | None:

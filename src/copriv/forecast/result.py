@@ -152,9 +152,9 @@ class Forecast(Shown, Framed, Drawn):
         return tuple(found)
 
     def error(self, psi: float) -> float | None:
-        """The typical error of a model of this ψ on everybody's records, in the target's unit; None where the loss is not squared.
+        """The typical error of predictions on everybody's records, of a model of this ψ: √(f − g(θ*)), in the target's unit.
 
-        √(f − g(θ*)): the regularizer is no error of predictions.
+        None where the loss is not squared.
         """
         best = self.everybody
         if best is None or not (self.squared and np.isfinite(best.value * psi)):

@@ -17,7 +17,7 @@ from copriv.cli import console
 from copriv.cli.commands.options import AgreementFile, AsJson, PublicRuns, option, out_folder
 from copriv.cli.output import forecast_files, keep
 from copriv.display.forecast import better_by, costs, details, made_from, notes, owners, title
-from copriv.display.verdict import about_target, about_without, answer, qualified, with_sum
+from copriv.display.verdict import about_target, about_without, answer, cautions, qualified, shrunk, with_sum
 from copriv.errors import UsageError
 from copriv.forecast import Forecast, forecast
 from copriv.forecast.phases import to_sign
@@ -123,7 +123,8 @@ def lines(outlook: Forecast, asked: Sequence[str] = (), headline: Sequence[str] 
     every_model = _aligned(costs(outlook), HEIGHT, width, least=26)
     if question:
         said, more, table, models = [], [*said, *more], [], every_model
-    summed, cautions = (list(filter(None, [one])) for one in (with_sum(outlook), outlook.caution))
+    said += shrunk(outlook)
+    summed, careful = [*filter(None, [with_sum(outlook)])], [*filter(None, [" ".join(cautions(outlook))])]
     told = [note for note in notes(outlook) if note not in summed]
 
     def screen() -> list[str]:
@@ -131,7 +132,7 @@ def lines(outlook: Forecast, asked: Sequence[str] = (), headline: Sequence[str] 
         parts = [head, question, _wrapped(" ".join(said), width), models, table, last]
         return [line for part in parts if part for line in ("", *part)][1:]
 
-    for sentences, place in ((more, said), (summed, told), (cautions, said)):
+    for sentences, place in ((more, said), (summed, told), (careful, said)):
         for sentence in sentences:
             place.append(sentence)
             if len(screen()) > room:
