@@ -169,3 +169,21 @@ def test_values_in_a_few_words():
     assert [in_short(value) for value in said] == [
         "none", "yes", "1,000,000", "0.3", "a\\x1b", "array of 2 × 3", "none", "1, 2", "3 of object", "a: 1", "2",
     ]  # fmt: skip
+
+
+def test_no_sentence_is_cut_in_its_middle():
+    """A notebook once ended a caution with "Narrower ranges of columns…"."""
+    sentences = [f"Sentence {i} says {'much of what is to be known ' * 2}here." for i in range(23)]
+    card = Card(
+        "What is said", (" ".join(sentences), Table(("name", "pays"), (("north", "yes"),)), "A last one. And more.")
+    )
+    assert all(sentence in card.html() for sentence in sentences)
+    shown = card.text()
+    fits(shown)
+    assert "north" in shown
+    assert "A last one. And more." in shown
+    told = " ".join(shown.split())
+    kept = [sentence for sentence in sentences if sentence in told]
+    assert len(kept) > 8
+    assert kept == sentences[: len(kept)]
+    assert told.split(kept[-1])[1].startswith(" … ")

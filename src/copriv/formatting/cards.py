@@ -22,9 +22,11 @@ WIDTH, HEIGHT = 100, 24
 """Most columns and lines of a screen."""
 ROWS = 6
 """Most rows of a table that are shown; further ones are counted."""
-LONGEST = 600
-"""Most characters of a sentence."""
+LONGEST = 2_000
+"""Most characters of a paragraph."""
 _CELL = 60
+_MORE = " …"
+"""After a paragraph whose last sentences are left out."""
 _GAP = "   "
 
 Columns: TypeAlias = Mapping[str, Sequence[Any] | Any]
@@ -71,9 +73,24 @@ class Card:
     parts: tuple[str | Table, ...] = ()
 
     def text(self) -> str:
-        """Format for a terminal: at most HEIGHT lines of WIDTH characters."""
+        """Format for a terminal: at most HEIGHT lines of WIDTH characters, for which the longest paragraph loses sentences."""
+        parts = [*self.parts]
+        while len(lines := self._lines(parts)) > HEIGHT:
+            at, longest = max(
+                ((i, part.removesuffix(_MORE)) for i, part in enumerate(parts) if isinstance(part, str)),
+                key=lambda one: len(one[1]),
+                default=(0, ""),
+            )
+            kept, end, _ = longest.rpartition(". ")
+            if not end:
+                lines[HEIGHT - 1 :] = ["…"]
+                break
+            parts[at] = f"{kept}.{_MORE}"
+        return "\n".join(lines)
+
+    def _lines(self, parts: Sequence[str | Table]) -> list[str]:
         lines, last = textwrap.wrap(printable(self.title, LONGEST), WIDTH), None
-        for part in self.parts:
+        for part in parts:
             # A table with a head has an empty line before and after it.
             if any(isinstance(one, Table) and one.head for one in (part, last)):
                 lines.append("")
@@ -82,9 +99,7 @@ class Card:
             else:
                 lines += _lines(part)
             last = part
-        if len(lines) > HEIGHT:
-            lines[HEIGHT - 1 :] = ["…"]
-        return "\n".join(lines)
+        return lines
 
     def html(self) -> str:
         """Format as a fragment of HTML that is well-formed XML; every string is escaped, those of tables in `_row`."""
