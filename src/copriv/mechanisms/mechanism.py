@@ -257,6 +257,13 @@ def start_of(agreed: AgreedTerms, n_parameters: int) -> Float[Array, " p"]:
     return np.zeros(n_parameters) if start is None else np.array(start)
 
 
+def column_factors(n_parameters: int, intercept: bool, column_scale: float) -> Float[Array, " p"]:
+    """What each feature is multiplied by: columns by `column_scale`, an intercept by 1."""
+    times = np.full(n_parameters, column_scale)
+    times[n_parameters - intercept :] = 1.0
+    return times
+
+
 def step_of(agreed: AgreedTerms) -> float:
     """The agreed step of owners that answer once; while it is "auto", the whole way to where the answers point."""
     step = agreed.agreement.step

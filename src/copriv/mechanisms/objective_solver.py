@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from copriv.errors import AgreementError, InvalidInput, NotCertified
 from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
+from copriv.mechanisms.mechanism import column_factors
 from copriv.model.records import BLOCK, Records
 from copriv.privacy.clipping import exact_sum, row_norms, slope_limits
 from copriv.privacy.noise import GRID, Order
@@ -92,6 +93,8 @@ class Tilt:
     """P, symmetric positive definite; the identity when None."""
     reach: float | None = None
     """r: a record with √(xᵀPx) above it has its loss multiplied by r²/xᵀPx; what follows from B when None."""
+    column_scale: float = 1.0
+    """What columns, but not the intercept, are multiplied by: all of these terms are in that unit."""
 
     def __post_init__(self) -> None:
         positive("gradient_bound", self.bound)
@@ -108,6 +111,11 @@ class Tilt:
                 f"takes up to {LARGEST_CONDITION:g}, beyond which floats do not have its inverse exactly enough. Add to its "
                 "diagonal, or leave it out"
             )
+
+    @property
+    def factors(self) -> Float[Array, " p"]:
+        """Of θ in the unit of the columns as they are, over θ in this one."""
+        return column_factors(len(self.start), self.intercept, self.column_scale)
 
     @cached_property
     def matrix(self) -> Float[Array, "p p"]:
@@ -172,7 +180,8 @@ class Tilted:
         predictions hold for it as for a row inside. The target is not touched, and neither is the row.
         """
         a = self.agreed
-        x = records.features.copy()
+        with np.errstate(over="ignore", under="ignore"):
+            x = records.features * a.factors
         lengths = np.abs(x[:, : x.shape[1] - a.intercept]).sum(axis=1)
         if a.intercept:
             x[:, -1] = 1.0
