@@ -3,8 +3,9 @@
 Rows are kept in build/without_public_rows.jsonl: a cell that is there is not measured again, and `--page` writes them all to
 docs/reference/consortia-without-public-rows.md. `--held-back` opens the tables that are kept for the end.
 
-Each table (`benchmarks.published.tables`) is dealt to five owners, who declare the ranges of its columns, exactly or ten times
-too wide. It is forecast from that alone, and what it plans is then simulated on the table itself.
+Each table (`benchmarks.published.tables`) is dealt to five owners, who declare the ranges of its columns, exactly or ten
+times too wide. It is forecast from that alone, and what it plans is then simulated on the table itself: without a pilot, with
+one where enough of it would be heard, and, of large tables, with 1,000 of its rows public in place of the pilot.
 """
 
 import argparse
@@ -27,6 +28,10 @@ from copriv.model.records import Records
 from copriv.problem import Problem
 
 OWNERS, RUNS, COLUMNS = 5, 40, 60
+PILOTS = 2
+"""Simulated pilots, after each of which an equal part of the runs is made."""
+PUBLIC, LARGE = 1000, 5000
+"""Public rows, of tables of at least so many."""
 EPSILONS, WIDER = (0.1, 1.0, 10.0), (1.0, 10.0)
 PAGE, KEPT = Path("docs/reference/consortia-without-public-rows.md"), Path("build/without_public_rows.jsonl")
 
@@ -45,13 +50,13 @@ def agreement(table: Table, epsilon: float, wider: float, path: Path) -> copriv.
         name: [(low + high - wider * (high - low)) / 2 - 1e-12, (low + high + wider * (high - low)) / 2 + 1e-12]
         for name, (low, high) in ends.items()
     }
-    data = {
+    data: dict[str, Any] = {
         "path": str(path), "public_rows": 0, "features": names, "target": "y", "bounds": bounds,
         "scales": dict.fromkeys(names, "centred"),
     }  # fmt: skip
     if table.classes:
         data["categories"] = {"y": ["no", "yes"]}
-    each = len(y) // OWNERS
+    each = (len(y) - PUBLIC * (len(y) >= LARGE)) // OWNERS
     return copriv.Agreement.of({
         "agreement": {"rule": "auto", "horizon": 1000, "goal": "common"},
         "model": {"loss": "logistic" if table.classes else "squared", "regularization": 1e-5, "intercept": True},
@@ -68,7 +73,8 @@ def measured(table: Table, epsilon: float, wider: float) -> dict[str, Any]:
         outlook = copriv.forecast(terms)
         seconds = time.perf_counter() - begun
         problem = Problem.load(terms).under(outlook.agreed.agreement)
-        ψ = copriv.simulate(problem, runs=RUNS, seed=1, alone=False, own_records=False).relative_fitness.runs[:, -1]
+        ψ = ended(problem, RUNS)
+        more = piloted(terms) | with_public_rows(terms, len(table.y))
     r = Records.concatenate(problem.unbounded)
     constant = problem.fitness_of(Records(np.ones((len(r), 1)), r.target, r.weight)).minimum(np.zeros(1), 1e-5).value
     # Of the owners' means, by records; of classes none.
@@ -78,8 +84,36 @@ def measured(table: Table, epsilon: float, wider: float) -> dict[str, Any]:
     return {
         "mechanism": outlook.agreed.agreement.mechanism.name, "low": end["low"], "median": end["median"],
         "high": end["high"], "runs": ψ.tolist(), "constant": constant / problem.optimum.value - 1.0,
-        "private_constant": (constant + noise) / problem.optimum.value - 1.0, "seconds": seconds,
+        "private_constant": (constant + noise) / problem.optimum.value - 1.0, "seconds": seconds, **more,
     }  # fmt: skip
+
+
+def ended(problem: Problem, runs: int) -> Any:
+    """ψ at the end of runs."""
+    return copriv.simulate(problem, runs=runs, seed=1, alone=False, own_records=False).relative_fitness.runs[:, -1]
+
+
+def piloted(terms: copriv.Agreement) -> dict[str, Any]:
+    """The forecast before a pilot, those after it, and ψ of the runs that it leads to; nothing where it would not be heard."""
+    terms = terms.replace(agreement={"pilot": "auto"})
+    if not terms.has_pilot:
+        return {}
+    before, found = copriv.forecast(terms).recommended.relative_fitness.end, []
+    for seed in range(PILOTS):
+        after = copriv.pilot(terms, seed=seed).recommended
+        end, ψ = after.relative_fitness.end, ended(Problem.load(after.agreement), RUNS // PILOTS)
+        found.append({"low": end["low"], "median": end["median"], "high": end["high"], "runs": ψ.tolist()})
+    return {"share": terms.pilot_share, "before": {key: before[key] for key in ("low", "high")}, "pilots": found}
+
+
+def with_public_rows(terms: copriv.Agreement, rows: int) -> dict[str, Any]:
+    """ψ of what is planned on public rows, with the same columns."""
+    if rows < LARGE:
+        return {}
+    terms = terms.replace(data={"public_rows": PUBLIC, "components": 0, "feature_bound": "auto"})
+    problem = Problem.load(terms)
+    planned = copriv.forecast(problem).recommended.agreement
+    return {"public": ended(problem.under(planned), RUNS).tolist()}
 
 
 def cells(folder: Path, held_back: bool) -> Iterator[tuple[str, Table, float, float]]:

@@ -54,7 +54,7 @@ def test_a_scale_of_columns_is_as_if_they_came_in_that_unit(intercept: bool) -> 
     if intercept:
         x[:, -1], u[-1] = 1.0, 1.0
     y, θ = rng.uniform(-1, 1, 50), rng.normal(size=3) / 10
-    plain, scaled = (BoundedMoments(Ξ, r, intercept, 3, scale) for scale in (1.0, c))
+    plain, scaled = (BoundedMoments(Ξ, r, intercept, 3, factors) for factors in (1.0, u))
     np.testing.assert_allclose(
         scaled.of(Squared(), Records.of(x, y), θ) / scaled.unit,
         plain.of(Squared(), Records.of(u * x, y), θ / u) / plain.unit,
@@ -66,7 +66,7 @@ def test_the_learner_solves_in_the_unit_in_which_noise_is_alike() -> None:
     x, y = 0.1 * rng.normal(size=(50, 2)), rng.uniform(-1, 1, 50)
     noise, models = rng.normal(size=5) / 50, []
     for scale in (1.0, c):
-        moments = BoundedMoments(0.7, 1.5, False, 2, scale)
+        moments = BoundedMoments(0.7, 1.5, False, 2, np.full(2, scale))
         rows = Records.of(x if scale == c else c * x, y)
         answer = moments.of(Squared(), rows, np.zeros(2)) + noise * moments.unit
         rule = SolveStatistics(PLAIN, np.ones(1), np.array([0.02 * moments.second]), 0, 1.0, moments.factors)
@@ -76,6 +76,6 @@ def test_the_learner_solves_in_the_unit_in_which_noise_is_alike() -> None:
 
 @given(st.lists(st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3), min_size=2, max_size=2), st.floats(0.01, 100))
 def test_no_unit_moves_scaled_moments_further_than_two(rows: list[list[float]], scale: float) -> None:
-    moments = BoundedMoments(0.7, 1.5, True, 3, scale)
+    moments = BoundedMoments(0.7, 1.5, True, 3, np.array([scale, 1.0, 1.0]))
     one, other = (moments.of(Squared(), Records.of([[a, b, 1.0]], [y]), np.zeros(3)) / moments.unit for a, b, y in rows)
     assert np.linalg.norm(one - other) <= 2.0 + 1e-9

@@ -15,7 +15,7 @@ import pyarrow as pa
 from jaxtyping import Float, Int
 from scipy.special import expit, ndtr
 
-from copriv.data.columns import Number, TwoClasses
+from copriv.data.columns import Date, Number, TwoClasses
 from copriv.data.schema import Schema
 from copriv.model.records import Records
 from copriv.types import Array, Whole
@@ -127,14 +127,15 @@ class DeclaredTables:
         """Columns of numbers, multiplied by one factor, drawn given how long rows were measured to be."""
         cells = np.hstack(self._cells)
         low, high = cells.min(axis=0), cells.max(axis=0)
-        number = np.concatenate([np.full(each.shape[1], each.shape[1] == 1) for each in self._cells])
+        kinds = [isinstance(one, Number | Date) for one in self.schema.columns]
+        number = np.repeat(kinds, [each.shape[1] for each in self._cells])
         if not number.any():
             return x
-        longest, halves = float(np.sqrt(len(self.schema.columns))), 0.5 ** np.arange(len(known.lengths) - 1, 0, -1)
+        longest, halves = float(np.sqrt(sum(kinds))), 0.5 ** np.arange(len(known.lengths) - 1, 0, -1)
         factors, shares = np.geomspace(*FACTORS, 2 * GRID), []
         for factor in factors:
             scaled = np.where(number, np.clip(factor * x, low, high), x)
-            place = np.searchsorted(halves, np.linalg.norm(scaled, axis=1) / longest)
+            place = np.searchsorted(halves, np.linalg.norm(scaled[:, number], axis=1) / longest)
             shares.append(np.bincount(place, minlength=len(known.lengths))[::-1] / len(x))
         weight = known.likely(np.array(shares), known.lengths)
         return np.where(number, np.clip(rng.choice(factors, p=weight / weight.sum()) * x, low, high), x)

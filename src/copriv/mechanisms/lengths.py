@@ -1,6 +1,7 @@
 """One answer that looks for the scale of a table: noisy shares of its rows by length, and of its targets by interval.
 
-Formal guarantee. A row is in one bin of lengths, ‖x‖₂ in (r/2, r], (r/4, r/2], … without its intercept, and in one of targets,
+Formal guarantee. A row is in one bin of lengths, ‖x‖₂ in (r/2, r], (r/4, r/2], … of its numbers (where other columns are
+declared, these are left out; so is an intercept), and in one of targets,
 between two neighbours of `EDGES`; the first and last bins have all that is beyond. J = 2 histograms, and J = 1 for classes,
 whose targets have one size. The shares of n units, each over J, are a mean of vectors of L1 norm at most 1. So
 replacing a unit moves them by at most 2/n in L1, and with Laplace noise of scale 2/(nε) on each they are ε-differentially
@@ -15,18 +16,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from copriv.errors import AgreementError
 from copriv.losses import OfMargin, named
-from copriv.mechanisms.mechanism import Guarantee
+from copriv.mechanisms.mechanism import Guarantee, of_numbers
 from copriv.mechanisms.statistics import OfNumbers, answers_told
 from copriv.model.records import Records
 from copriv.privacy.clipping import exact_sum
 from copriv.rules.one_answer import Unmoved
 from copriv.rules.rule import Descent, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
-from copriv.types import Array, Loss
+from copriv.types import Array, Loss, Whole
 
 BINS = 9
 """K: lengths down to 2⁻⁸ of the longest are told apart."""
@@ -61,19 +62,23 @@ class Histograms:
     """Of the target's range; 0 without an intercept, by which no model could be moved there."""
     half: float = 1.0
     """Of the target's range from `middle` on."""
+    counted: Bool[Whole, " columns"] | None = None
+    """The columns whose length is taken; None: all."""
 
     @classmethod
-    def agreed(cls, agreed: AgreedTerms) -> "Histograms":
+    def agreed(cls, agreed: AgreedTerms, n_parameters: int | None = None) -> "Histograms":
         if agreed.agreement.reach is None:
             raise AgreementError('agreement.reach: mechanism "lengths" needs the largest length of a row')
-        return replace(cls.of_run(agreed), reach=agreed.agreement.reach)
+        found = cls.of_run(agreed, None if n_parameters is None else n_parameters - agreed.model.intercept)
+        return replace(found, reach=agreed.agreement.reach)
 
     @classmethod
-    def of_run(cls, agreed: AgreedTerms) -> "Histograms":
+    def of_run(cls, agreed: AgreedTerms, columns: int | None = None) -> "Histograms":
         """Those of a pilot before a run of owners without public rows."""
+        counted = None if columns is None else of_numbers(agreed, columns)
         of_classes = isinstance(named(agreed.model.loss, agreed.model.threshold), OfMargin)
         middle, half = (0.0, 1.0) if of_classes else target_range(agreed)
-        return cls(longest_row(agreed), agreed.model.intercept, not of_classes, middle, half)
+        return cls(longest_row(agreed), agreed.model.intercept, not of_classes, middle, half, counted)
 
     @property
     def number(self) -> int:
@@ -99,6 +104,8 @@ class Histograms:
         for rows in records.blocks():
             x = rows.features
             own = x[:, : x.shape[1] - self.intercept]
+            if self.counted is not None:
+                own = own[:, self.counted]
             with np.errstate(over="ignore", under="ignore"):  # what overflows is in the first bin
                 length = np.sqrt(np.einsum("ij,ij->i", own, own)) / self.reach
             # Bin 0 is of lengths above ½, 1 of those above ¼, …
@@ -127,7 +134,7 @@ class Lengths(OfNumbers):
         Histograms.agreed(agreed)
 
     def numbers(self, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> Histograms:
-        return Histograms.agreed(agreed)
+        return Histograms.agreed(agreed, n_parameters)
 
     def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
         """Of the noise on each share."""
@@ -151,8 +158,10 @@ class Lengths(OfNumbers):
 
 
 def longest_row(agreed: AgreedTerms) -> float:
-    """The largest ‖x‖₂ of a row of declared columns in [−1, 1], which ‖x‖₁ ≤ B bounds, too."""
-    B, columns = agreed.data.feature_bound, len(agreed.data.features or ()) ** 0.5
+    """The largest ‖x‖₂ of the numbers in a row, which are in [−1, 1], and which ‖x‖₁ ≤ B bounds, too."""
+    declared = {**(agreed.data.bounds or {}), **(agreed.data.dates or {})}
+    features = agreed.data.features or ()
+    B, columns = agreed.data.feature_bound, (len(declared.keys() & set(features)) or len(features)) ** 0.5
     return float(min(B, columns)) if isinstance(B, float) else columns
 
 

@@ -52,8 +52,8 @@ class BoundedMoments:
     """r, in L2, of a row with its intercept."""
     intercept: bool
     n_parameters: int
-    column_scale: float = 1.0
-    """What columns, but not the intercept, are multiplied by: Ξ and r are in that unit, and so is the noise."""
+    factors: Float[Array, " p"] | float = 1.0
+    """What each feature is multiplied by: Ξ and r are in that unit, and so is the noise."""
 
     @classmethod
     def agreed(cls, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> "BoundedMoments":
@@ -61,7 +61,7 @@ class BoundedMoments:
         intercept, reach = agreed.model.intercept, agreed.agreement.reach
         if reach is None:
             reach = float(np.hypot(feature_bound_of(agreed, feature_bound), intercept))
-        return cls(agreed.gradient_bound, reach, intercept, n_parameters, agreed.agreement.column_scale or 1.0)
+        return cls(agreed.gradient_bound, reach, intercept, n_parameters, column_factors(agreed, n_parameters))
 
     @property
     def bounds(self) -> dict[str, float]:
@@ -71,22 +71,19 @@ class BoundedMoments:
     def unit(self) -> Float[Array, " answer"]:
         """Divisor of each number before noise, by which a unit replaced moves the mean by at most 2/n in L2."""
         row, column = np.triu_indices(self.n_parameters)
+        u = self.factors * np.ones(self.n_parameters)
         second = self.reach**2 / np.sqrt(WEIGHT * multiplicity(self.n_parameters))
-        return np.concatenate([self.bound / self.factors, second / (self.factors[row] * self.factors[column])])
+        return np.concatenate([self.bound / u, second / (u[row] * u[column])])
 
     @property
     def second(self) -> float:
         """Divisor of a second moment that is on the diagonal, in the unit of the scaled columns."""
         return float(self.reach**2 / np.sqrt(WEIGHT))
 
-    @property
-    def factors(self) -> Float[Array, " p"]:
-        return column_factors(self.n_parameters, self.intercept, self.column_scale)
-
     def shares(self, features: Float[Array, "records p"]) -> Float[Array, " records"]:
         """ω of each row, whose intercept is 1 whatever is in it: such that ω‖x‖₂ ≤ r."""
         with np.errstate(over="ignore", under="ignore"):  # a row whose square overflows has ω = 0
-            own = self.column_scale * features[:, : self.n_parameters - self.intercept]
+            own = (features * self.factors)[:, : self.n_parameters - self.intercept]
             lengths = np.sqrt(np.einsum("ij,ij->i", own, own) + float(self.intercept))
         return np.asarray(np.minimum(1.0, slope_limits(lengths, self.reach * (1 - 1e-12))))
 

@@ -38,19 +38,19 @@ def perturbation(
     terms, model = agreed.agreement, agreed.model
     given = terms.start or terms.preconditioner
     p = n_parameters or (len(given) if given is not None else 1 + int(model.intercept))
-    scale = terms.column_scale or 1.0
+    factors = column_factors(agreed, p)
     return Perturbation(
         surface=surface_of(loss or by_name(model.loss, model.threshold), model.smoothing),
         bound=agreed.gradient_bound,
         order=1 if agreed.owner_tables[0].delta == 0 else 2,
         feature_bound=feature_bound_of(agreed, feature_bound),
         intercept=model.intercept,
-        start=start_of(agreed, p) / column_factors(p, model.intercept, scale),
+        start=start_of(agreed, p) / factors,
         regularization=model.regularization,
         anchor=terms.anchor,
         metric=agreed.preconditioner,
         reach=terms.reach,
-        column_scale=scale,
+        factors=factors,
         many_rows=agreed.owner_tables[0].unit is not None,
     )
 

@@ -15,7 +15,6 @@ from jaxtyping import Float
 
 from copriv.errors import AgreementError, InvalidInput, NotCertified
 from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
-from copriv.mechanisms.mechanism import column_factors
 from copriv.model.records import BLOCK, Records
 from copriv.privacy.clipping import exact_sum, row_norms, slope_limits
 from copriv.privacy.noise import GRID, Order
@@ -93,8 +92,8 @@ class Tilt:
     """P, symmetric positive definite; the identity when None."""
     reach: float | None = None
     """r: a record with √(xᵀPx) above it has its loss multiplied by r²/xᵀPx; what follows from B when None."""
-    column_scale: float = 1.0
-    """What columns, but not the intercept, are multiplied by: all of these terms are in that unit."""
+    factors: Float[Array, " p"] | float = 1.0
+    """What each feature is multiplied by: all of these terms are in that unit."""
 
     def __post_init__(self) -> None:
         positive("gradient_bound", self.bound)
@@ -111,11 +110,6 @@ class Tilt:
                 f"takes up to {LARGEST_CONDITION:g}, beyond which floats do not have its inverse exactly enough. Add to its "
                 "diagonal, or leave it out"
             )
-
-    @property
-    def factors(self) -> Float[Array, " p"]:
-        """Of θ in the unit of the columns as they are, over θ in this one."""
-        return column_factors(len(self.start), self.intercept, self.column_scale)
 
     @cached_property
     def matrix(self) -> Float[Array, "p p"]:

@@ -23,6 +23,7 @@ from copriv.mechanisms import Mechanism, OneAnswer
 from copriv.mechanisms.expected import ROUNDED, SCALES, TIGHTER, Declared
 from copriv.mechanisms.gradients import noise_of
 from copriv.mechanisms.lengths import Measured, target_range
+from copriv.mechanisms.mechanism import of_numbers
 from copriv.mechanisms.one_answer import Setting
 from copriv.mechanisms.pilot import SHARES, Pilot
 from copriv.plan.aggregated_runs import mean_cost
@@ -169,7 +170,8 @@ def offers(
     found = candidates(
         terms.model_dump(), owners, [(loss, suited)], columns=columns, feature_bound=B,
         row_norm=float(len(schema.columns)) ** 0.5, tighter=tighter, classes=isinstance(loss, OfMargin),
-        rows=measured.rows, size=measured.size,
+        # The lengths of numbers alone say little of rows that also have levels.
+        rows=measured.rows if of_numbers(agreement, columns).all() else (), size=measured.size,
         # A larger unit would weaken what is asked for, where that is more than by default.
         scales=SCALES_AFTER if piloted and terms.intercept and terms.regularization <= FAINT else (1.0,),
     )  # fmt: skip

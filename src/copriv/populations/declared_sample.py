@@ -60,7 +60,7 @@ class DeclaredSample(PublicSample):
     def answered(self, world: World, rng: np.random.Generator) -> Measured:
         """What a pilot would say in a world."""
         terms, rows = self.problem.terms, world.pool.unbounded[0]
-        asked = replace(Histograms.of_run(terms), intercept=False)
+        asked = replace(Histograms.of_run(terms, rows.n_parameters), intercept=False)
         budgets = terms.epsilons / terms.overlaps * self.share / (1.0 - self.share)
         scale = 2.0 * asked.number * float(np.sqrt(np.sum(np.square(terms.weights / (terms.records * budgets)))))
         exact = asked.of(world.pool.loss, rows, np.zeros(0))

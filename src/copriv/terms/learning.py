@@ -170,8 +170,8 @@ class Terms(TermsTable):
     reach: Positive | None = None
     """"objective" only: bound on √(xᵀPx), P the preconditioner, beyond which a record counts for less; None: from B."""
     column_scale: Positive | None = None
-    """"objective", "moments": what columns, but not the intercept, are multiplied by before they are bounded and noise is
-    drawn; None: 1. Own models are tied, and regularised, in that unit. θ is of the columns as they are."""
+    """"objective", "moments": what columns of numbers are multiplied by before rows are bounded and noise is drawn; None: 1.
+    Own models are tied, and regularised, in that unit. θ is of the columns as they are."""
     loss_bound: Positive | None = None
     """"pilot" only: L, the most that a record's loss counts in the mean loss; without it no mean loss is released."""
     preconditioner: Matrix | None = None
