@@ -281,8 +281,9 @@ def _public(outlook: Forecast) -> Label:
 
 
 def _sources(figure: Figure, outlook: Forecast) -> None:
-    """Write under the picture what it was made from, and the verdict."""
+    """Write under the picture what it was made from, the verdict, and what a pilot would tell."""
     after = outlook.kind == "after the pilot"
     made = "Public rows and a simulated pilot" if after else "Public information only"
     warned = [(f"{warning.capitalize()}.", style.ALARM) for warning in outlook.warnings]
-    style.foot(figure, (f"{made}: {outlook.description}. {outlook.verdict}", style.FAINT), *warned)
+    pilot = [(said, style.FAINT) for said in [outlook.pilot_in_words] if said]
+    style.foot(figure, (f"{made}: {outlook.description}. {outlook.verdict}", style.FAINT), *pilot, *warned)
