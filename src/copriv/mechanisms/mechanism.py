@@ -275,6 +275,12 @@ def column_factors(agreed: AgreedTerms, n_parameters: int) -> Float[Array, " p"]
     return times
 
 
+def scaled_told(agreed: AgreedTerms) -> str:
+    """Words that follow what is released, where columns are multiplied first."""
+    scale = agreed.agreement.column_scale or 1.0
+    return "" if scale == 1.0 else f", columns of numbers multiplied by {scale:g} first"
+
+
 def step_of(agreed: AgreedTerms) -> float:
     """The agreed step of owners that answer once; while it is "auto", the whole way to where the answers point."""
     step = agreed.agreement.step

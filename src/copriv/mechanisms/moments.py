@@ -26,7 +26,7 @@ from jaxtyping import Float
 from copriv.errors import CoprivError
 from copriv.losses import Squared
 from copriv.mechanisms.expected import Declared
-from copriv.mechanisms.mechanism import Guarantee, column_factors, measured_over, step_of
+from copriv.mechanisms.mechanism import Guarantee, column_factors, measured_over, scaled_told, step_of
 from copriv.mechanisms.one_answer import Setting, feature_bound_of, in_memory
 from copriv.mechanisms.statistics import OfSquaredLoss, answers_told
 from copriv.model.records import BLOCK, InBlocks, Records
@@ -204,5 +204,5 @@ class MomentsInL2(OfSquaredLoss):
 
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
         units, clipped = measured_over(agreed, owner, 2)
-        what = f"a mean gradient of the squared loss and second moments over {units}, {clipped}"
+        what = f"a mean gradient of the squared loss and second moments over {units}, {clipped}{scaled_told(agreed)}"
         return f"{answers_told(agreed)}: {what}", f"{self.noise_told(agreed, owner)} on the gradient"

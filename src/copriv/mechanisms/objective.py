@@ -13,7 +13,15 @@ from jaxtyping import Float
 
 from copriv.losses import Hinge, Logistic, by_name
 from copriv.mechanisms.expected import FIRMNESSES, ROUNDED, SLOPES, Declared
-from copriv.mechanisms.mechanism import Guarantee, column_factors, measured_over, noise_in_words, start_of, step_of
+from copriv.mechanisms.mechanism import (
+    Guarantee,
+    column_factors,
+    measured_over,
+    noise_in_words,
+    scaled_told,
+    start_of,
+    step_of,
+)
 from copriv.mechanisms.objective_noise import REMAINDER, ObjectiveAnswer, Perturbation
 from copriv.mechanisms.objective_solver import SMOOTH, surface_of
 from copriv.mechanisms.one_answer import STEPS, Choosing, Common, Draft, Draw, OneAnswer, Setting, feature_bound_of
@@ -179,5 +187,7 @@ class Objective(OneAnswer):
 
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
         units, clipped = measured_over(agreed, owner, self.order(agreed))
-        what = f"one model, fitted to the {agreed.model.loss} loss over {units}, gradients {clipped}"
+        what = (
+            f"one model, fitted to the {agreed.model.loss} loss over {units}, gradients {clipped}{scaled_told(agreed)}"
+        )
         return what, f"its fitness tilted by {noise_in_words(self.law(agreed), self.scale(agreed, owner))}"
