@@ -58,7 +58,7 @@ SCALES_AFTER = tuple(scale for scale in SCALES if scale <= 1.0)
 FAINT = 1e-5
 """Regularisation up to which columns may be asked for in another unit, in which it means another penalty."""
 CAUTIONS = (0.3, 0.6, 1.0)
-"""Scales of noise over the true one at which a pilot's answer is read: less takes units that are narrower, and clip more."""
+"""Scales of noise over the true one at which a pilot's answer is read: less takes units that are wider, and clips less."""
 LOOSE = TIGHTER[::2]
 """Candidates for bounds on rows where it is foreseen what a pilot will lead to."""
 STAYS = 1e-3
