@@ -186,7 +186,7 @@ def test_a_pilot_is_as_large_as_it_must_be_to_be_heard() -> None:
     assert first.owner[0].epsilon + run.owner[0].epsilon <= 4.0
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
 def test_a_pilot_finds_the_units_that_ranges_hide(tmp_path: Path, seed: int) -> None:
     terms = wide(4.0, table(tmp_path, 2400))
     before, after = copriv.forecast(terms, runs=32), copriv.pilot(terms, seed=seed, runs=32)
