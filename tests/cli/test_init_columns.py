@@ -13,6 +13,7 @@ from copriv.cli import run, wizard
 from copriv.cli.wizard import read_column, said_of
 from copriv.data.proposal import Proposal
 from copriv.errors import AgreementError, DataError, InvalidInput
+from copriv.forecast import forecast
 from copriv.problem import Problem
 
 
@@ -107,6 +108,18 @@ def test_of_a_private_table_only_names_are_read(folder, monkeypatch, clamp):
     assert {(owner.unit, owner.unit_records) for owner in agreement.owner} == {("member", 4)}
     assert not any(re.search(r"\d{3}", str(default)) for question, default in heard if "records" not in question)
     assert Agreement.of(tomllib.loads(wizard.written(agreement))).fingerprint == agreement.fingerprint
+
+
+def test_who_has_no_public_rows_gets_a_pilot(folder):
+    ask, _ = answers("", "own", "age, smoker", "rate", "0..110", "yes/no", "0..40", "", "none", "1", "2", "", "900")
+    written = wizard.written(wizard.asked(ask, lambda _: None))
+    assert "# there are no rows that anybody may read" in written
+    assert "planned from public rows" not in written
+    agreement = Agreement.of(tomllib.loads(written))
+    assert (agreement.data.declared_only, agreement.data.public, agreement.agreement.pilot) == (True, None, "auto")
+    (folder / "mine.toml").write_text(written)
+    outlook = forecast(folder / "mine.toml", runs=32)
+    assert "The pilot, 10 % of every epsilon, first measures" in outlook.pilot_in_words
 
 
 def test_without_a_terminal_the_column_that_names_owners_is_an_option_and_no_sentence_is_cut(copriv, folder):

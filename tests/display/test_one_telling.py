@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from copriv import report
 from copriv.agreement import Agreement
@@ -20,6 +21,7 @@ from copriv.display.run import compared
 from copriv.forecast import Forecast, forecast
 from copriv.forecast.pilot_outlook import PilotAt, PilotOutlook
 from copriv.formatting.numbers import json_ready, percent
+from copriv.pictures import forecast as forecast_pictures
 from copriv.plan import candidates, planner
 from copriv.privacy.ledger.create import create_ledger
 from copriv.problem.verdict import Answer, Verdict
@@ -189,6 +191,9 @@ def test_every_screen_says_what_a_pilot_would_tell(with_pilot: Forecast, capsys:
     for text in (capsys.readouterr().out, " ".join(screen.lines(said)), repr(said)):
         assert sentence in one_line(text)
     assert html.escape(sentence) in one_line(said._repr_html_())
+    for picture in (forecast_pictures.curves, forecast_pictures.break_even, forecast_pictures.on_own_records):
+        figure = picture(said)
+        assert sentence in one_line(" ".join(text.get_text() for text in figure.findobj(Text)))
     document = json.loads(said.to_json())["pilot_outlook"]
     assert document["in_words"] == sentence
     assert view_of(said)["pilot_outlook"] == document

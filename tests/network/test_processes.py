@@ -20,6 +20,8 @@ import pytest
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.demo import demo_network
+from copriv.forecast import forecast
+from copriv.forecast.phases import to_sign
 from copriv.network.model import Model
 from copriv.network.setup import load_dictionary, make_consortium, owner_records, share_out
 from copriv.network.store import RunStore
@@ -301,16 +303,17 @@ def test_other_mechanisms_by_the_same_four_commands(site: Site, said: str) -> No
     assert ("delta" in shown.said) == (δ > 0)
 
 
-def test_owners_without_public_rows_run_what_a_forecast_plans_for_them(tmp_path: Path) -> None:
-    """From declared columns alone: plan, files, run and model; `verify` computes the model again from the signed answers."""
-    columns = {"features": ["a", "b"], "target": "y", "bounds": {"a": [0, 10], "b": [-1, 1], "y": [0, 100]}}
+@pytest.mark.parametrize("pilot", [0, 0.1])
+def test_owners_without_public_rows_run_what_a_forecast_plans_for_them(tmp_path: Path, pilot: float) -> None:
+    """From declared columns alone: plan, pilot, files, run and model; `verify` computes plan and model again from answers."""
+    columns = {"features": ["a", "b"], "target": "y", "bounds": {"a": [0, 100], "b": [-1, 10], "y": [0, 1000]}}
     wanted = Agreement.of({
-        "agreement": {"rule": "auto", "horizon": 100},
+        "agreement": {"rule": "auto", "horizon": 100, "pilot": pilot, "goal": "common"},
         "model": {"loss": "squared", "intercept": True},
         "data": {"public_rows": 0, **columns},
         "owner": [{"name": f"bank-{i}", "records": 500, "epsilon": 8.0, "delta": 1e-6} for i in (1, 2)],
     })  # fmt: skip
-    planned = plan(wanted).agreement
+    planned = to_sign(wanted, forecast(wanted, runs=32)) if pilot else plan(wanted).agreement
     site = Site(tmp_path, planned)
     try:
         assert not (site.folder / "learner" / "public.parquet").exists()
@@ -325,7 +328,16 @@ def test_owners_without_public_rows_run_what_a_forecast_plans_for_them(tmp_path:
         assert [owner.wait(20) for owner in owners] == [0, 0], owners[0].errors
         record = json.loads(learner.said)["record"]
         assert (record["status"], record["realised"]["public"]) == ("finished", None)
-        assert site.copriv("verify", "run.db", "--model", "run.json").wait(60) == 0
+        assert (learner.errors.count("Now we know"), len(record.get("phases", []))) == ((1, 2) if pilot else (0, 0))
+        for name in planned.owner_names:
+            assert 8 - 1e-12 < verify(site.folder / name / "data.ledger").spent <= 8
+        checked = site.copriv("verify", "run.db", "--model", "run.json")
+        assert checked.wait(60) == 0, checked.said
+        at_home = ("owner", "verdict", "agreement.toml", "--name", "bank-1", "--data", "bank-1/data.parquet")
+        for released in ((), ("--model", "run.json")):
+            asked = site.copriv(*at_home, *released)
+            assert asked.wait(60) == 0, asked.errors
+            assert "bank-1" in asked.said
     finally:
         site.end()
 

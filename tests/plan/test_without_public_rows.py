@@ -15,9 +15,13 @@ from copriv.agreement import Agreement
 from copriv.agreement.data_terms import schema_of
 from copriv.data.declared_tables import DeclaredTables
 from copriv.errors import AgreementError, CoprivError, DataError
+from copriv.forecast.after_pilot import before_pilot, told
+from copriv.forecast.phases import AfterPilot, to_sign
+from copriv.mechanisms.lengths import BINS, EDGES, TARGETS
 from copriv.plan import plan
 from copriv.plan.without_public_rows import offers
 from copriv.problem import Problem
+from copriv.simulation.runs import one_answers
 
 COLUMNS = {
     "features": ["age", "stage", "smoker"], "target": "days", "bounds": {"age": [0, 110], "days": [0, 120]},
@@ -95,7 +99,8 @@ def test_a_constant_is_the_targets_mean(tmp_path: Path) -> None:
 def test_a_run_is_where_the_forecast_says(tmp_path: Path) -> None:
     terms = agreed(10.0, 1e-6, path=str(table(tmp_path, 2400)))
     outlook = copriv.forecast(terms, runs=32)
-    assert (outlook.kind, outlook.public_rows, outlook.pilot, outlook.unseen) == ("without public rows", 0, None, None)
+    assert (outlook.kind, outlook.public_rows, outlook.unseen) == ("without public rows", 0, None)
+    assert "With pilot = 0.1 a first answer would measure how long rows are" in outlook.pilot_in_words
     problem = Problem.load(terms)
     assert problem.public is None
     ψ = copriv.simulate(problem.under(outlook.agreed.agreement), runs=20, seed=1, alone=False).relative_fitness.runs[
@@ -141,7 +146,6 @@ def test_the_classes_of_a_target_are_planned_for_too() -> None:
         ({"data": {"public": "rows.csv"}}, "and public is of such rows"),
         ({"data": {"strata": "clinic"}}, "and strata is of such rows"),
         ({"data": {"scaling": "none", "feature_bound": "auto"}}, "columns are in units of their own; give a number"),
-        ({"agreement": {"pilot": 0.1}}, "agreement.pilot: what follows one is planned on public rows"),
     ],
 )
 def test_what_needs_public_rows_is_refused_without_them(changed: dict[str, Any], said: str) -> None:
@@ -156,3 +160,83 @@ def test_terms_that_only_a_plan_on_public_rows_could_complete_are_refused() -> N
         plan(agreed().replace(agreement={"aggregation": "sum", "colluding": 1}))
     with pytest.raises(DataError, match=r"data.public_rows = 0 says that no rows are public"):
         copriv.forecast(agreed(), public=(np.zeros((5, 5)), np.zeros(5)))
+
+
+def wide(epsilon: float, path: Path | None = None, pilot: float | str = "auto") -> Agreement:
+    """Ranges that are ten times too wide, and a pilot."""
+    named = {} if path is None else {"path": str(path)}
+    terms = agreed(
+        epsilon,
+        1e-6,
+        features=["age"],
+        categories={},
+        booleans=[],
+        bounds={"age": [0, 1100], "days": [-550, 650]},
+        **named,
+    )
+    return terms.replace(agreement={"pilot": pilot, "goal": "common"})
+
+
+def test_a_pilot_is_as_large_as_it_must_be_to_be_heard() -> None:
+    loud, quiet = wide(0.05), wide(4.0)
+    assert (loud.has_pilot, quiet.pilot_share) == (False, 0.1)
+    assert [wide(ε).pilot_share for ε in (0.2, 0.6)] == [0.2, 0.1]
+    first, run = quiet.phases
+    assert (first.agreement.mechanism, first.agreement.reach, first.owner[0].epsilon) == ("lengths", 1.0, 0.4)
+    assert first.owner[0].epsilon + run.owner[0].epsilon <= 4.0
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
+def test_a_pilot_finds_the_units_that_ranges_hide(tmp_path: Path, seed: int) -> None:
+    terms = wide(4.0, table(tmp_path, 2400))
+    before, after = copriv.forecast(terms, runs=32), copriv.pilot(terms, seed=seed, runs=32)
+    assert (before.kind, after.kind) == ("without public rows", "after the pilot")
+    assert not after.recommended.private
+    assert "The pilot, 10 % of every epsilon, first measures how long rows are" in before.pilot_in_words
+    planned = after.recommended.agreement
+    assert planned.agreement.column_scale >= 2
+    assert 10 < planned.agreement.start[-1] < 60, "targets are about 35, and the middle of their range is 50"
+    assert planned.gradient_bound < 0.3 * plan(terms.replace(agreement={"pilot": None})).agreement.gradient_bound
+
+    def cost(run: Agreement) -> float:
+        problem = Problem.load(run)
+        return float(np.median(copriv.simulate(problem, runs=20, seed=1, alone=False).relative_fitness.runs[:, -1]))
+
+    with_pilot, band = cost(planned), after.recommended.relative_fitness.end
+    assert with_pilot < 0.5 * cost(plan(terms.replace(agreement={"pilot": None})).agreement)
+    assert band["low"] < with_pilot < band["high"]
+    width = band["high"] / band["low"]
+    assert (
+        width < 0.5 * before.recommended.relative_fitness.end["high"] / before.recommended.relative_fitness.end["low"]
+    )
+
+
+def test_what_is_signed_before_a_pilot_is_open_only_within_ranges(tmp_path: Path) -> None:
+    terms = wide(4.0, table(tmp_path, 2400))
+    signed = to_sign(terms, copriv.forecast(terms, runs=32))
+    assert signed.agreement.pilot_terms.reach == 1.0
+    after = AfterPilot.of(signed, None, answers_of(signed), runs=32)
+    assert {"start", "reach", "column_scale", "gradient_bound", "step"} <= after.chosen.keys()
+    run = signed.chosen_run(after.chosen)
+    assert run.agreement.mechanism == signed.agreement.mechanism
+    assert after.cost_of(signed, after.chosen) < 0.2
+
+
+def answers_of(signed: Agreement) -> np.ndarray:
+    """Simulated answers to a pilot, one for each owner."""
+    problem = Problem.load(signed)
+    asked = signed.phases[0]
+    streams = [np.random.SeedSequence(5)]
+    return np.concatenate(one_answers(problem.under(asked), streams, asked.noise_scales()))
+
+
+def test_tables_after_a_pilot_have_rows_as_long_and_targets_where_they_were_seen(tmp_path: Path) -> None:
+    terms, rng = wide(4.0), np.random.default_rng(0)
+    before = before_pilot(Problem.declared(terms))
+    known = told(before, terms.phases[0], np.tile(np.eye(BINS + TARGETS)[[3, 20]].sum(axis=0), (3, 1)))
+    drawn = [known.tables.draw(rng, 400) for _ in range(20)]
+    lengths = [np.median(np.linalg.norm(each.features, axis=1)) for each in drawn]
+    assert min(lengths) > 1 / 16
+    assert max(lengths) <= 1 / 8 * 1.5
+    low, high = (50 + 600 * EDGES[20 - BINS - 1 : 20 - BINS + 1]).tolist()
+    assert all(low < np.median(each.target) < high for each in drawn)

@@ -575,3 +575,25 @@ def test_a_slope_beyond_all_floats_takes_no_noise_away(row: list[float]) -> None
         released = owner.answer(Query("q", agreed.fingerprint, "o", np.zeros(2))).gradient
         # Noise of a tenth and more: five answers this near the start come by chance less than once in 10⁹.
         assert np.abs(released).max() > 1e-4
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+def test_a_scale_of_columns_is_as_if_they_came_in_that_unit(surface: Surface) -> None:
+    rows = dataset(40, 3, np.random.default_rng(6), isinstance(surface, Logistic | SmoothedHinge))
+    plain = agreed(surface, 3, intercept=True, reach=1.2)
+    scaled = replace(plain, factors=np.array([8.0, 0.5, 1.0]))
+    larger = Records.of(rows.features * scaled.factors, rows.target)
+    tilt = np.array([0.1, -0.2, 0.05])
+    one, other = (made.tied(40, 1.0).prepared(x).minimum(tilt) for made, x in ((plain, larger), (scaled, rows)))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_a_scaled_answer_is_the_model_of_the_columns_as_they_are() -> None:
+    rng, n, λ = np.random.default_rng(7), 400, 0.05
+    x, y, start = 0.1 * rng.normal(size=(n, 2)), rng.normal(size=n), np.array([0.4, -0.2])
+    made = agreed(Squared(), 2, start=start / 10.0, bound=1e3, feature_bound=1e2, regularization=0.0, anchor=λ)
+    made = replace(made, factors=np.full(2, 10.0))
+    got = ObjectiveAnswer(made, Fraction(10**9), 0.0, n).answer(Squared(), Records.of(x, y), start)
+    scaled = 10.0 * x  # the ridge regression in that unit, solved by itself
+    ridge = np.linalg.solve(2 * scaled.T @ scaled / n + λ * np.eye(2), 2 * scaled.T @ y / n + λ * start / 10.0)
+    np.testing.assert_allclose(got, 10.0 * ridge, rtol=1e-3)

@@ -32,6 +32,7 @@ from copriv.formatting.cards import Card, Columns, Framed, Shown, Table, in_shor
 from copriv.formatting.numbers import counted
 from copriv.formatting.sanitize import printable, reason
 from copriv.mechanisms import Mechanism
+from copriv.mechanisms.lengths import share_heard
 from copriv.rules.graph import Graph
 from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.terms.explain import problems_of, unknown_names
@@ -225,7 +226,9 @@ class Agreement(Shown, Framed, AgreedTerms):
     def pilot_share(self) -> float:
         """Share of every owner's ε that the pilot has; 0 where there is none."""
         share = self.agreement.pilot or 0.0
-        return 0.1 if share == "auto" else share
+        if share != "auto":
+            return share
+        return share_heard(self) if self.data.declared_only else 0.1
 
     @property
     def has_pilot(self) -> bool:

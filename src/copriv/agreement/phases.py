@@ -15,6 +15,7 @@ import numpy as np
 from copriv.errors import AgreementError
 from copriv.formatting.sanitize import printable
 from copriv.mechanisms import Pilot
+from copriv.mechanisms.lengths import Lengths, longest_row
 from copriv.rules import WITHOUT_WAITING
 from copriv.terms import AgreedTerms
 from copriv.terms.learning import RANGED
@@ -48,6 +49,7 @@ def documents_of(agreed: AgreedTerms, share: float) -> tuple[dict[str, Any], dic
     """The documents of the pilot, with the share of every ε, and of the run after it.
 
     The pilot is asked at the public model, in the public metric: start, preconditioner and Ξ of the agreement are the run's.
+    Without public rows it asks how long rows are and where targets lie.
     """
     document = agreed.model_dump(mode="python", exclude_none=True, by_alias=True)
     whole, own = document["agreement"], document["agreement"].get("pilot_terms", {})
@@ -58,9 +60,13 @@ def documents_of(agreed: AgreedTerms, share: float) -> tuple[dict[str, Any], dic
     if agreed.agreement.agreed_talk is not None:  # owners get their turns in one way during a run
         in_common += ("schedule", "interval", "service")
     terms = {key: whole[key] for key in in_common if key in whole}
-    terms |= {"rule": WITHOUT_WAITING.name, "horizon": agreed.n_owners, "answers": 1, "mechanism": Pilot.name}
-    terms |= {key: own[key] for key in ("start", "preconditioner", "loss_bound") if key in own}
-    model = {**document["model"], "gradient_bound": own.get("gradient_bound", "auto")}
+    asked, bound = Pilot.name, own.get("gradient_bound", "auto")
+    if agreed.data.declared_only:
+        asked, bound = Lengths.name, 1.0  # of gradients, of which none is asked for
+        terms["reach"] = longest_row(agreed)
+    terms |= {"rule": WITHOUT_WAITING.name, "horizon": agreed.n_owners, "answers": 1, "mechanism": asked}
+    terms |= {key: own[key] for key in ("start", "preconditioner", "loss_bound", "reach") if key in own}
+    model = {**document["model"], "gradient_bound": bound}
     pilot = {**document, "agreement": terms, "model": model}
     if "feature_bound" in own:
         pilot["data"] = {**document["data"], "feature_bound": own["feature_bound"]}

@@ -42,6 +42,11 @@ _NOTES = {
     "unit": "the column that says whose a row is: epsilon protects a person, not a row",
     "unit_records": "rows of one person that count",
 }
+_WITHOUT_PUBLIC_ROWS = _NOTES | {
+    "rule": "planned from the declared columns: copriv forecast says what is chosen",
+    "pilot": "first, privately, how long rows are and where the target lies; the run is planned by it",
+    "public_rows": "there are no rows that anybody may read",
+}
 
 
 def taken(question: str, default: str | None) -> str:
@@ -88,9 +93,10 @@ def asked(
         levels: dict[str, Any] = {"alike": 0.0, "a little unlike": (0.005, 0.05), "very unlike": (0.05, 1.0)}
         if alike in levels:
             data["heterogeneity"] = levels[alike]
+    pilot = {"pilot": "auto"} if data.get("public_rows") == 0 else {}
     return Agreement.of(
         {
-            "agreement": {"name": name, "rule": "auto", "communication": "any"},
+            "agreement": {"name": name, "rule": "auto", "communication": "any", **pilot},
             # The loans' θ has numbers near 1,000, which a larger c shrinks at a cost.
             "model": {
                 "loss": loss,
@@ -106,6 +112,7 @@ def asked(
 def written(agreement: Agreement) -> str:
     """The file: what was said, and what it means at the line that says it."""
     document = agreement.model_dump(mode="python", exclude_none=True, exclude_unset=True, by_alias=True)
+    notes = _WITHOUT_PUBLIC_ROWS if agreement.data.declared_only else _NOTES
     lines = ["# What all parties sign up to, before any private record is touched."]
     lines += ["# Every key: docs/reference/agreement-file.md"]
     for head, table in Agreement.lines(document):
@@ -113,7 +120,7 @@ def written(agreement: Agreement) -> str:
         for key, line in table.items():
             if (key == "horizon" and agreement.agreement.rule == "auto") or line == "ordered = []":
                 continue  # the plan's, and what follows from the categories: nobody said it
-            lines.append(f"{line:<40}  # {_NOTES[key]}" if key in _NOTES else line)
+            lines.append(f"{line:<40}  # {notes[key]}" if key in notes else line)
     return "\n".join(lines) + "\n"
 
 
@@ -237,10 +244,14 @@ class _Steps:
             made = [replace(one, clamp=clamp) for one in made]
         data, loss = self._finished(made, target)
         if public is None:
-            data["public"] = self._ask(
-                "A file of public rows with these columns, if there is one (.csv or .parquet; may come later)",
-                "public.csv",
+            self._say(
+                "   Without rows that anybody may read, all is planned from the declared columns and a first private"
             )
+            self._say("   answer of each owner (a pilot).")
+            rows = self._ask(
+                "A file of public rows with these columns (.csv or .parquet, may come later; or none)", "public.csv"
+            )
+            data |= {"public_rows": 0} if rows.strip().lower() == "none" else {"public": rows}
         return data, loss
 
     def _finished(self, columns: Sequence[Proposal], target: str) -> tuple[dict[str, Any], str]:

@@ -12,10 +12,10 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from scipy.special import expit, ndtr
 
-from copriv.data.columns import TwoClasses
+from copriv.data.columns import Date, Number, TwoClasses
 from copriv.data.schema import Schema
 from copriv.model.records import Records
 from copriv.types import Array, Whole
@@ -32,8 +32,45 @@ OFF_CENTRE = 1.0
 """Deviation of where in its range a column lies, in normal scores of the range."""
 EXPLAINED = (0.05, 100.0)
 """Range (of the logarithm) of R²/(1 − R²) of numbers."""
+FACTORS = (2.0**-9, 4.0)
+"""Range of what columns are multiplied by, so that rows are as long as was measured."""
+GRID = 24
+"""Points at which the likelihood of what was measured is computed."""
 LOGITS, EVENTS = (0.3, 40.0), 1.5
 """Range (of the logarithm) of the deviation of logits, and deviation of their mean."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Noisy shares of a table's rows (`copriv.mechanisms.lengths`)."""
+
+    lengths: Float[Array, " bins"]
+    """By ‖x‖₂, in bins that halve from the longest possible row on."""
+    targets: Float[Array, " targets"]
+    """By target, in the bins between `edges`; empty of classes."""
+    edges: Float[Array, " edges"]
+    """In the unit of the target."""
+    deviation: float
+    """Of the noise in each share."""
+
+    def likely(self, shares: Float[Array, "*laws bins"], noisy: Float[Array, " bins"]) -> Float[Array, "*laws"]:
+        """Relative likelihood of laws with these shares, by normal noise."""
+        log = -0.5 * np.square((shares - noisy) / self.deviation).sum(axis=-1)
+        return np.asarray(np.exp(log - log.max()))
+
+    def target(self, low: float, high: float) -> tuple[Array, Array, Array]:
+        """Middles and deviations of targets with this range, and the probability of each given the shares.
+
+        Targets are taken to be about normal.
+        """
+        half = 0.5 * (high - low)
+        spread, middle = np.meshgrid(
+            0.5 * half * np.geomspace(0.25 * WIDTHS[0], WIDTHS[1], GRID),
+            np.linspace(low, high, 4 * GRID),
+        )
+        below = ndtr((self.edges - middle[..., None]) / spread[..., None])
+        weight = self.likely(np.diff(below, axis=-1, prepend=0.0, append=1.0), self.targets)
+        return middle.ravel(), spread.ravel(), (weight / weight.sum()).ravel()
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +78,8 @@ class DeclaredTables:
     """The law of tables of a schema."""
 
     schema: Schema
+    measured: Measured | None = None
+    """What has been measured of the one that there is, where anything was."""
 
     def draw(self, rng: np.random.Generator, rows: int, typical: bool = False) -> Records:
         """Draw a table and so many rows of it. typical: with the middle of each range above."""
@@ -61,6 +100,8 @@ class DeclaredTables:
             ordered = cells[_order(cells, rng)]
             features.append(ordered[np.minimum((ndtr(middle + each * score) * CELLS).astype(np.int64), CELLS - 1)])
         x = np.hstack(features)
+        if self.measured is not None:
+            x = self._as_long(x, self.measured, rng)
         told = x @ np.linalg.lstsq(x - x.mean(axis=0), parts @ (np.sqrt(root) * rng.normal(size=number)), rcond=1e-9)[0]
         target = self._target(rng, (told - told.mean()) / max(float(told.std()), 1e-300), width, q)
         return Records.of(x, target)
@@ -71,11 +112,45 @@ class DeclaredTables:
             logits = np.exp(_within(rng, np.log(LOGITS), q)) * told + (0.0 if q else rng.normal(0.0, EVENTS))
             return np.where(rng.random(len(told)) < expit(logits), 1.0, -1.0)
         told_by, half = np.exp(_within(rng, np.log(EXPLAINED), q)), 0.5 * (target.high - target.low)
-        spread = 0.5 * half * (width if q else np.exp(_within(rng, np.log(WIDTHS), None)))
-        room = max(half - 2.0 * spread, 0.0)
-        middle = 0.5 * (target.low + target.high) + (0.0 if q else room * rng.uniform(-1.0, 1.0))
+        if self.measured is not None and len(self.measured.targets):
+            middles, spreads, probability = self._targets
+            k = rng.choice(len(middles), p=probability)
+            middle, spread = float(middles[k]), float(spreads[k])
+        else:
+            spread = 0.5 * half * (width if q else np.exp(_within(rng, np.log(WIDTHS), None)))
+            room = max(half - 2.0 * spread, 0.0)
+            middle = 0.5 * (target.low + target.high) + (0.0 if q else room * rng.uniform(-1.0, 1.0))
         noisy = (np.sqrt(told_by) * told + rng.normal(size=len(told))) / np.sqrt(1.0 + told_by)
         return np.asarray(np.clip(middle + spread * noisy, target.low, target.high))
+
+    def _as_long(self, x: Array, known: Measured, rng: np.random.Generator) -> Array:
+        """Columns of numbers, multiplied by one factor, drawn given how long rows were measured to be."""
+        cells = np.hstack(self._cells)
+        low, high = cells.min(axis=0), cells.max(axis=0)
+        kinds = [isinstance(one, Number | Date) for one in self.schema.columns]
+        number = np.repeat(kinds, [each.shape[1] for each in self._cells])
+        if not number.any():
+            return x
+        longest, halves = float(np.sqrt(sum(kinds))), 0.5 ** np.arange(len(known.lengths) - 1, 0, -1)
+        factors, shares = np.geomspace(*FACTORS, 2 * GRID), []
+        for factor in factors:
+            scaled = np.where(number, np.clip(factor * x, low, high), x)
+            place = np.searchsorted(halves, np.linalg.norm(scaled[:, number], axis=1) / longest)
+            shares.append(np.bincount(place, minlength=len(known.lengths))[::-1] / len(x))
+        weight = known.likely(np.array(shares), known.lengths)
+        return np.where(number, np.clip(rng.choice(factors, p=weight / weight.sum()) * x, low, high), x)
+
+    @property
+    def mean(self) -> float:
+        """Of targets, by what was measured of them."""
+        middles, _, probability = self._targets
+        return float(probability @ middles)
+
+    @cached_property
+    def _targets(self) -> tuple[Array, Array, Array]:
+        assert self.measured is not None
+        assert isinstance(self.schema.target, Number)
+        return self.measured.target(self.schema.target.low, self.schema.target.high)
 
     @cached_property
     def _cells(self) -> list[Array]:

@@ -8,6 +8,7 @@ from copriv.forecast import Forecast, Plan
 from copriv.forecast.at_home import NOT_FOR_RELEASE, VerdictAtHome
 from copriv.forecast.coalition_value import LEAST_EPSILON
 from copriv.forecast.own_learners import OwnLearnersForecast
+from copriv.forecast.pilot_outlook import PilotOutlook
 from copriv.forecast.what_if import Target, Without
 from copriv.formatting.numbers import counted, listed, percent, percent_range, plain_number, rounded, times
 from copriv.formatting.sanitize import printable
@@ -192,6 +193,8 @@ def cautions(outlook: Forecast) -> list[str]:
 def pilot(outlook: Forecast) -> str | None:
     """Say what the agreed or recommended pilot would tell and cost; None where no verdict is open and none is agreed."""
     found = outlook.pilot
+    if found is not None and outlook.agreed.agreement.data.declared_only:
+        return _lengths(found)
     if found is None or not (found.share or found.open):
         return None
     if not found.open:
@@ -217,6 +220,22 @@ def pilot(outlook: Forecast) -> str | None:
     elif found.recommended != found.share:
         said.append(f"Recommended: pilot = {found.recommended:g}, which {of(found.recommended)}.")
     return " ".join(said)
+
+
+def _lengths(found: PilotOutlook) -> str | None:
+    """Say what a pilot without public rows measures."""
+    measures = "how long rows are and where targets lie in their declared ranges"
+    if found.share:
+        return (
+            f"The pilot, {percent(found.share)} of every epsilon, first measures {measures}; the run is planned by that, which "
+            "is counted here."
+        )
+    if found.recommended:
+        return (
+            f"With pilot = {found.recommended:g} a first answer would measure {measures}. It pays where ranges are much too "
+            "wide."
+        )
+    return None
 
 
 def with_sum(outlook: Forecast) -> str | None:

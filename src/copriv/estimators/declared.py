@@ -19,7 +19,6 @@ from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
 from pydantic import TypeAdapter
 
 from copriv.agreement import Agreement
@@ -27,7 +26,7 @@ from copriv.errors import AgreementError, InvalidInput
 from copriv.formatting.sanitize import printable
 from copriv.losses import OfMargin, Squared, named
 from copriv.mechanisms.expected import ROUNDED, SCALES, TIGHTER
-from copriv.mechanisms.lengths import BINS, EDGES, Lengths, shares
+from copriv.mechanisms.lengths import SHARES, SHARES_OF_RANGES, Lengths, Measured
 from copriv.mechanisms.objective_noise import LARGEST_DELTA
 from copriv.model.records import Records
 from copriv.plan import plan
@@ -35,7 +34,6 @@ from copriv.plan.without_public_rows import Candidate, candidates, in_one_answer
 from copriv.privacy.noise import Law
 from copriv.problem import Problem
 from copriv.terms.values import Budget, NonNegative, Positive
-from copriv.types import Array
 from copriv.validation import positive
 
 
@@ -112,20 +110,6 @@ def _between(limits: tuple[float, float], name: str, value: Any, remedy: str, ow
     return given
 
 
-SHARES = ((0.1, 0.1),)
-"""Shares of ε for lengths of rows and intervals of targets (`copriv.mechanisms.lengths`), each with the largest scale of noise
-on the share of rows in a bin at which it is spent: the first that is heard, or none."""
-SHARES_OF_RANGES = ((0.1, 0.1), (0.2, 0.1), (0.4, 0.1))
-"""The same for numbers of which ranges alone are declared. A target's range that is ten times too wide costs more than 40 %
-of ε (`benchmarks.published`)."""
-BARELY, SURELY = 3.0, 6.0
-"""Scales of its noise within which a share of rows is taken for none: the larger where it is at most `CLIPPED`."""
-CLIPPED = 0.2
-"""Share of the rows that may be clipped before a unit is taken that may be far too wide, which costs far more."""
-CUT = 0.25
-"""Largest share of the targets that may be clipped at either end of their interval."""
-
-
 class UndeclaredWarning(UserWarning):
     """Something that should be declared was not; the message says what was taken in its place.
 
@@ -182,63 +166,6 @@ class Settled:
     def drowned(self) -> bool:
         """Whether noise is expected to leave little but a constant, which is said in a warning."""
         return self.expected_gap > 0.9 * self.constant_gap
-
-
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """What noisy lengths say: the units in which columns and target are to be asked for, and what is known in them."""
-
-    columns: int = 0
-    """How many times the unit of columns is half of the declared one."""
-    centre: float = 0.0
-    """Of the interval that targets are clipped to, in the unit of the declared range; 0 without an intercept."""
-    width: float = 1.0
-    """Half the width of that interval."""
-    rows: tuple[float, ...] = ()
-    """Share of the rows in each bin of length (`Declared.measured`); empty where nothing was measured."""
-    size: tuple[float, float] | None = None
-    """Squared mean and variance of targets in [−1, 1] of that interval."""
-    spent: float = 0.0
-    """Share of ε that this has cost."""
-
-    @classmethod
-    def of(cls, noisy: Float[Array, " answer"], scale: float, intercept: bool, spent: float = 0.0) -> "Measured":
-        """noisy: an answer of "lengths", or the mean of several; scale: of its noise."""
-        few = max(BARELY * scale, min(SURELY * scale, CLIPPED))
-        # The first bins that have hardly a row are left out, and their rows are counted in the next one.
-        rows = shares(noisy[:BINS])
-        empty = int(np.searchsorted(np.cumsum(rows)[:-1], few, side="right"))
-        known = cls(empty, rows=(float(rows[: empty + 1].sum()), *rows[empty + 1 :].tolist()), spent=spent)
-        if len(noisy) == BINS:
-            return known
-        found, ends = shares(noisy[BINS:]), np.array([-1.0, *EDGES, 1.0])
-        # At either end half as many, and the deviation of the noise on the sum of that many bins.
-        most = np.minimum(0.5 * few + scale * np.sqrt(2.0 * np.arange(1, len(found))), CUT)
-        low, above = (int(np.argmin([*(np.cumsum(each)[:-1] <= most), False])) for each in (found, found[::-1]))
-        high = max(len(found) - above, low + 1)
-        first, last = ends[low], ends[high]
-        if not intercept:
-            last = max(-first, last)
-            first = -last
-        centre, width = 0.5 * (first + last), 0.5 * (last - first)
-        targets = np.clip((0.5 * (ends[1:] + ends[:-1]) - centre) / width, -1.0, 1.0)
-        within = np.clip((ends[1:] - ends[:-1]) / width, 0.0, 1.0) ** 2 / 12.0  # as if targets were uniform in a bin
-        mean = float(found @ targets)
-        return replace(
-            known,
-            centre=float(centre),
-            width=float(width),
-            size=(mean**2, float(found @ ((targets - mean) ** 2 + within))),
-        )
-
-    def clipped(self, target: Float[Array, " records"]) -> Float[Array, " records"]:
-        """Targets in the unit that was found."""
-        return np.asarray(np.clip((target - self.centre) / self.width, -1.0, 1.0))
-
-    def in_units(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """What is wanted, for a target in its unit."""
-        model = wanted["model"]
-        return {**wanted, "model": {**model, "threshold": model["threshold"] / self.width}}
 
 
 def measuring(

@@ -21,7 +21,6 @@ from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, va
 from copriv.data.cells import shortened
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.estimators.declared import (
-    Measured,
     Settled,
     UndeclaredWarning,
     budget,
@@ -50,6 +49,7 @@ from copriv.estimators.inputs import (
     with_level,
     without_values,
 )
+from copriv.mechanisms.lengths import Measured
 from copriv.model.records import Records
 from copriv.problem import Problem
 from copriv.validation import positive

@@ -21,8 +21,10 @@ from copriv.forecast.assessment import RUNS
 from copriv.forecast.forecaster import forecast_of
 from copriv.forecast.pilot_answers import pilot_terms, told_by
 from copriv.forecast.result import Forecast
+from copriv.mechanisms.lengths import Measured
 from copriv.model.fitness import one_thread
 from copriv.plan import leaves_open, plan
+from copriv.populations.declared_sample import DeclaredSample, sample_of
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.simulation.runs import one_answers
@@ -68,7 +70,7 @@ def pilot(
 def before_pilot(problem: Problem, seed: int = 0, strata: Any = None) -> PublicSample:
     """The public sample of the run after the pilot, whose rule, mechanism and number of answers are planned before it.
 
-    Raises AgreementError without a pilot.
+    Without public rows it is what the declared columns say. Raises AgreementError without a pilot.
     """
     terms = problem.terms
     if not terms.has_pilot:
@@ -79,11 +81,12 @@ def before_pilot(problem: Problem, seed: int = 0, strata: Any = None) -> PublicS
         public = Problem.forecasting(terms, problem.unbounded_public, problem.loss, strata)
     elif terms.data.strata is not None:
         public = Problem.load_public(terms)
-    sample = PublicSample(public.under(run))
+    sample = sample_of(public.under(run), terms.pilot_share)
     if not leaves_open(run):
         return sample
     choice = plan(public.under(run), seed=seed, sample=sample, one_answer=True).choice
-    return PublicSample(public.under(settled(run, choice.agreement)), planned=choice.relative_fitness)
+    then = public.under(settled(run, choice.agreement))
+    return replace(sample, problem=then, planned=choice.relative_fitness, _made={})
 
 
 def settled(run: Agreement, planned: Agreement) -> Agreement:
@@ -108,6 +111,10 @@ def after_pilot(before: PublicSample, problem: Problem, seed: int = 0) -> Public
 
 def told(before: PublicSample, asked: Agreement, answers: Float[Array, "owners answer"]) -> PublicSample:
     """The public sample with what the owners' answers to a pilot (`pilot_terms`) tell, and the run begun where they point."""
+    if isinstance(before, DeclaredSample):
+        w = asked.weights
+        noise = float(np.sqrt(np.sum(np.square(w * asked.noise_scales()))))
+        return replace(before, measured=Measured.of(w @ answers, noise, asked.model.intercept), _made={})
     sample = replace(before, pilot=told_by(before, asked, answers), _made={})
     run = before.problem.terms
     if run.agreement.start is None and leaves_open(run):

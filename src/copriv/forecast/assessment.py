@@ -320,11 +320,17 @@ def _bootstrapped(draws: Any, statistic: Any) -> Any:
 
 @one_thread()
 def assess(
-    problem: Problem, words: str, runs: int = RUNS, seed: int = 0, worlds: Sequence[World] | None = None
+    problem: Problem,
+    words: str,
+    runs: int = RUNS,
+    seed: int = 0,
+    worlds: Sequence[World] | None = None,
+    then: Sequence[Agreement] | None = None,
 ) -> Assessment:
     """Run terms without "auto" on public rows alone, equally often in each world.
 
     worlds: from `copriv.populations.dealt.draw_worlds`; None for WORLDS worlds in which owners are alike.
+    then: the terms that are run in each world, where a pilot chooses them; None: the problem's in all.
     """
     if worlds is None:
         worlds = PublicSample.of(problem).drawn(WORLDS, seed)
@@ -338,7 +344,7 @@ def assess(
         worlds = [world.dealt() for world in worlds]
     problems = [world.problem for world in worlds]
     each = -(-runs // len(worlds))
-    simulated = runs_in(problems, problem.terms, each, seed, record_at=None)
+    simulated = runs_in(problems, problem.terms if then is None else then, each, seed, record_at=None)
     k, by_world = simulated.k, simulated.relative_fitness
     ψ = by_world.reshape(-1, len(k))
     kind: Literal["exact", "simulated"] = "simulated"

@@ -5,7 +5,7 @@ are means, quantiles or shares over the same worlds: the cost of terms (`assessm
 The papers' bounds are evaluated here too; the theorems are with their rules (`copriv.rules`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -34,18 +34,21 @@ from copriv.forecast.assessment import (
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.generalisation import generalisation_of
 from copriv.forecast.owner_forecast import owners_of
-from copriv.forecast.pilot_outlook import pilot_outlook
+from copriv.forecast.pilot_outlook import PilotOutlook, pilot_outlook
 from copriv.forecast.rare_records import Unseen
 from copriv.forecast.result import AtHeterogeneity, Forecast, Kind
 from copriv.forecast.standalone_models import WithoutJoining
+from copriv.mechanisms.lengths import share_heard
 from copriv.model.fitness import one_thread
 from copriv.plan import Plan, leaves_open, plan
 from copriv.plan.candidates import freed
 from copriv.plan.outliers import cost_of_outliers
 from copriv.plan.planner import of_many_answers
+from copriv.plan.without_public_rows import after_pilots
 from copriv.populations.dealt import draw_worlds, heterogeneity_of, heterogeneous_worlds, laws_of
-from copriv.populations.declared_sample import sample_of
+from copriv.populations.declared_sample import DeclaredSample, sample_of
 from copriv.populations.public_sample import PublicSample, public_mixes
+from copriv.populations.world import World
 from copriv.problem import Problem
 from copriv.problem.verdict import Asked, too_few
 from copriv.rules import named
@@ -91,7 +94,7 @@ def forecast(
     """
     problem = public_problem(agreement, public, loss, strata)
     kind: Kind = "before the pilot" if problem.terms.has_pilot else "before any private record"
-    sample = sample_of(problem.under(problem.terms.phases[-1]))
+    sample = sample_of(problem.under(problem.terms.phases[-1]), problem.terms.pilot_share)
     if sample.declared:
         kind = "without public rows"
     share = problem.terms.pilot_share
@@ -140,8 +143,14 @@ def forecast_of(
     worlds = draw_worlds(sample, problem.terms, heterogeneity, WORLDS, seed)
 
     def assessed(terms: Agreement, words: str) -> Assessment:
-        found = assess(problem.under(terms), words, runs, seed, worlds)
+        found = assess(problem.under(terms), words, runs, seed, worlds, then(worlds, terms))
         return found if sample.declared else replace(found, outliers=cost_of_outliers(sample, terms))
+
+    def then(worlds: Sequence[World], terms: Agreement) -> Sequence[Agreement] | None:
+        """The terms that a pilot will lead to in each world, where it is all that tells of them."""
+        if not (isinstance(sample, DeclaredSample) and sample.awaits_pilot and still_open):
+            return None
+        return after_pilots(sample, worlds, terms.mechanism, seed)
 
     agreed = assessed(settled, words)
     robustness = graph = None
@@ -198,6 +207,8 @@ def forecast_of(
     if not after and not alike and not sample.declared:
         draws = [seen.heterogeneity_and_pays(recommended, i, asked, worlds) for i in range(len(records))]
         pilot = pilot_outlook(sample, share, members, draws, [owner.verdict == "open" for owner in owners])
+    if sample.declared and not after:
+        pilot = PilotOutlook(share, share_heard(problem.terms, 1.0 - share), 0, ())
     with_sum = None
     if in_sums:
         least = min(in_sums, key=lambda one: one.relative_fitness.end["mean"])
@@ -218,7 +229,7 @@ def forecast_of(
     at_levels = []
     for level in () if alike else (0.0, heterogeneity.value, 2.0 * heterogeneity.value):
         there = heterogeneous_worlds(sample, problem.terms, [level] * 8, seed)
-        cost = assess(problem.under(recommended.agreement), "", 32, seed, there)
+        cost = assess(problem.under(recommended.agreement), "", 32, seed, there, then(there, recommended.agreement))
         at_levels.append(AtHeterogeneity(level, **cost.relative_fitness.end))
     everybody = None if sample.declared else sample.optimum
     if problem.strata_name_owners:

@@ -42,10 +42,12 @@ def to_sign(agreement: Agreement, outlook: Forecast) -> Agreement:
     """The agreement with a pilot as all parties sign it, by the forecast that was made of it before the pilot."""
     planned = outlook.recommended.agreement
     run = settled(agreement.phases[-1], planned)
-    sample = PublicSample(outlook.problem.under(run))
-    asked, document = pilot_terms(sample, agreement.phases[0]), run.to_dict()
+    asked, document = agreement.phases[0], run.to_dict()
+    if not agreement.data.declared_only:
+        asked = pilot_terms(PublicSample(outlook.problem.under(run)), asked)
     document["agreement"] = {**agreement.to_dict()["agreement"], **document["agreement"]}  # with the share of the pilot
-    own = {key: getattr(asked.agreement, key) for key in ("start", "preconditioner", "loss_bound")}
+    own = {key: getattr(asked.agreement, key) for key in ("start", "preconditioner", "loss_bound", "reach")}
+    own["start"] = own["start"] or [0.0] * outlook.n_parameters
     own |= {"gradient_bound": asked.gradient_bound, "feature_bound": asked.data.feature_bound}
     document["agreement"] |= {
         "rule": planned.agreement.rule,
@@ -103,10 +105,15 @@ class AfterPilot:
     ) -> "AfterPilot":
         """The forecast after the pilot in earnest, by the owners' answers in the agreement's order.
 
-        agreement: as it was signed, with the pilot. public, strata: as in `copriv.forecast`. The seed is the agreement's.
+        agreement: as it was signed, with the pilot. public, strata: as in `copriv.forecast`; None where no rows are public.
+        The seed is the agreement's.
         Raises AgreementError where the plan after the pilot is not within what was signed.
         """
-        problem, seed = Problem.forecasting(agreement, public, strata=strata), agreement.agreement.seed
+        seed = agreement.agreement.seed
+        if agreement.data.declared_only:
+            problem = Problem.declared(agreement)
+        else:
+            problem = Problem.forecasting(agreement, public, strata=strata)
         before = before_pilot(problem, seed, strata)
         after = forecast_of(told(before, agreement.phases[0], answers), "after the pilot", runs, seed)
         return cls.decided(agreement, before, after)

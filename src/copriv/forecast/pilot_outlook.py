@@ -59,11 +59,11 @@ class PilotOutlook(Shown):
     share: float
     """The agreed one; 0 where there is no pilot."""
     recommended: float
-    """0 where no verdict is open, or where a pilot would settle hardly any."""
+    """0 where no verdict is open, or where a pilot would settle hardly any; without public rows, where noise would drown it."""
     open: int
-    """Number of owners whose verdict is open."""
+    """Number of owners whose verdict is open; 0 without public rows, where a pilot tells no owner from another."""
     shares: tuple[PilotAt, ...]
-    """By increasing share; with the agreed one."""
+    """By increasing share; with the agreed one. None without public rows."""
 
     def at(self, share: float) -> PilotAt | None:
         """The pilot of this share; None for one that is not among them, such as 0."""

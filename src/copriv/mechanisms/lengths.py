@@ -1,29 +1,33 @@
 """One answer that looks for the scale of a table: noisy shares of its rows by length, and of its targets by interval.
 
-Formal guarantee. A row is in one bin of lengths, ‖x‖₂ in (r/2, r], (r/4, r/2], … without its intercept, and in one of targets,
+Formal guarantee. A row is in one bin of lengths, ‖x‖₂ in (r/2, r], (r/4, r/2], … of its numbers (where other columns are
+declared, these are left out; so is an intercept), and in one of targets,
 between two neighbours of `EDGES`; the first and last bins have all that is beyond. J = 2 histograms, and J = 1 for classes,
 whose targets have one size. The shares of n units, each over J, are a mean of vectors of L1 norm at most 1. So
 replacing a unit moves them by at most 2/n in L1, and with Laplace noise of scale 2/(nε) on each they are ε-differentially
 private. Undone, the noise has scale 2J/(nε) on each share. A person's rows have weights that add up to 1.
 
-No model follows from this answer: it says in which unit the next one is to be asked (`copriv.estimators.declared`).
+No model follows from this answer: it says in which unit the next one is to be asked (`Measured`), of an estimator or after
+the pilot of owners without public rows. Where the target's range is declared, `EDGES` are in units of half of it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from copriv.errors import AgreementError
 from copriv.losses import OfMargin, named
-from copriv.mechanisms.mechanism import Guarantee
+from copriv.mechanisms.mechanism import Guarantee, of_numbers
 from copriv.mechanisms.statistics import OfNumbers, answers_told
 from copriv.model.records import Records
 from copriv.privacy.clipping import exact_sum
 from copriv.rules.one_answer import Unmoved
 from copriv.rules.rule import Descent, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
-from copriv.types import Array, Loss
+from copriv.types import Array, Loss, Whole
 
 BINS = 9
 """K: lengths down to 2⁻⁸ of the longest are told apart."""
@@ -32,6 +36,18 @@ EDGES = np.array([*(-end for end in reversed(_ENDS)), *_ENDS])
 """Between the bins of targets: close about the middle of a range that may be far too wide, even where it may be uneven."""
 TARGETS = len(EDGES) + 1
 """Bins of targets."""
+SHARES = ((0.1, 0.1),)
+"""Shares of ε for this answer, each with the largest scale of noise
+on the share of rows in a bin at which it is spent: the first that is heard, or none."""
+SHARES_OF_RANGES = ((0.1, 0.1), (0.2, 0.1), (0.4, 0.1))
+"""The same for numbers of which ranges alone are declared. A target's range that is ten times too wide costs more than 40 %
+of ε (`benchmarks.published`)."""
+BARELY, SURELY = 3.0, 6.0
+"""Scales of its noise within which a share of rows is taken for none: the larger where it is at most `CLIPPED`."""
+CLIPPED = 0.2
+"""Share of the rows that may be clipped before a unit is taken that may be far too wide, which costs far more."""
+CUT = 0.25
+"""Largest share of the targets that may be clipped at either end of their interval."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +58,27 @@ class Histograms:
     """r: the upper end of the first bin of lengths."""
     intercept: bool
     of_targets: bool
+    middle: float = 0.0
+    """Of the target's range; 0 without an intercept, by which no model could be moved there."""
+    half: float = 1.0
+    """Of the target's range from `middle` on."""
+    counted: Bool[Whole, " columns"] | None = None
+    """The columns whose length is taken; None: all."""
 
     @classmethod
-    def agreed(cls, agreed: AgreedTerms) -> "Histograms":
+    def agreed(cls, agreed: AgreedTerms, n_parameters: int | None = None) -> "Histograms":
         if agreed.agreement.reach is None:
             raise AgreementError('agreement.reach: mechanism "lengths" needs the largest length of a row')
+        found = cls.of_run(agreed, None if n_parameters is None else n_parameters - agreed.model.intercept)
+        return replace(found, reach=agreed.agreement.reach)
+
+    @classmethod
+    def of_run(cls, agreed: AgreedTerms, columns: int | None = None) -> "Histograms":
+        """Those of a pilot before a run of owners without public rows."""
+        counted = None if columns is None else of_numbers(agreed, columns)
         of_classes = isinstance(named(agreed.model.loss, agreed.model.threshold), OfMargin)
-        return cls(agreed.agreement.reach, agreed.model.intercept, not of_classes)
+        middle, half = (0.0, 1.0) if of_classes else target_range(agreed)
+        return cls(longest_row(agreed), agreed.model.intercept, not of_classes, middle, half, counted)
 
     @property
     def number(self) -> int:
@@ -74,6 +104,8 @@ class Histograms:
         for rows in records.blocks():
             x = rows.features
             own = x[:, : x.shape[1] - self.intercept]
+            if self.counted is not None:
+                own = own[:, self.counted]
             with np.errstate(over="ignore", under="ignore"):  # what overflows is in the first bin
                 length = np.sqrt(np.einsum("ij,ij->i", own, own)) / self.reach
             # Bin 0 is of lengths above ½, 1 of those above ¼, …
@@ -81,7 +113,8 @@ class Histograms:
                 np.bincount(BINS - 1 - np.searchsorted(0.5 ** np.arange(BINS - 1, 0, -1), length), rows.weight, BINS)
             ]
             if self.of_targets:
-                found.append(np.bincount(np.searchsorted(EDGES, rows.target), rows.weight, TARGETS))
+                place = np.searchsorted(EDGES, (rows.target - self.middle) / self.half)
+                found.append(np.bincount(place, rows.weight, TARGETS))
             sums.append(np.concatenate(found).astype(float))
         return np.asarray(exact_sum(sums) / records.weight.sum())
 
@@ -101,7 +134,7 @@ class Lengths(OfNumbers):
         Histograms.agreed(agreed)
 
     def numbers(self, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> Histograms:
-        return Histograms.agreed(agreed)
+        return Histograms.agreed(agreed, n_parameters)
 
     def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
         """Of the noise on each share."""
@@ -124,8 +157,100 @@ class Lengths(OfNumbers):
         return f"{answers_told(agreed)}: {what}", f"{self.noise_told(agreed, owner)} on each share"
 
 
+def longest_row(agreed: AgreedTerms) -> float:
+    """The largest ‖x‖₂ of the numbers in a row, which are in [−1, 1], and which ‖x‖₁ ≤ B bounds, too."""
+    declared = {**(agreed.data.bounds or {}), **(agreed.data.dates or {})}
+    features = agreed.data.features or ()
+    B, columns = agreed.data.feature_bound, (len(declared.keys() & set(features)) or len(features)) ** 0.5
+    return float(min(B, columns)) if isinstance(B, float) else columns
+
+
+def target_range(agreed: AgreedTerms) -> tuple[float, float]:
+    """Middle and half of the target's declared range, or 0 and 1; without an intercept, of the range about 0 that has it."""
+    low, high = (agreed.data.bounds or {}).get(agreed.data.target or "", (-1.0, 1.0))
+    if not agreed.model.intercept:
+        return 0.0, float(max(abs(low), abs(high)))
+    return 0.5 * (low + high), 0.5 * (high - low)
+
+
+def share_heard(agreed: AgreedTerms, left: float = 1.0) -> float:
+    """Share of every ε that a pilot of owners without public rows takes: the first of `SHARES_OF_RANGES`, for classes of
+    `SHARES`, whose noise on the mean is as small as it says; 0 where none is. left: the part of every ε that is agreed here.
+    """
+    of_classes = isinstance(named(agreed.model.loss, agreed.model.threshold), OfMargin)
+    each = agreed.weights * agreed.overlaps / (agreed.records * agreed.epsilons / left)
+    whole = 2.0 * (2 - of_classes) * float(np.sqrt(np.sum(np.square(each))))
+    return next((share for share, most in (SHARES if of_classes else SHARES_OF_RANGES) if whole / share <= most), 0.0)
+
+
 def shares(noisy: Float[Array, " bins"]) -> Float[Array, " bins"]:
     """The nearest shares that are not negative and add up to 1, from a noisy histogram."""
     falling = np.sort(noisy)[::-1]
     over = (np.cumsum(falling) - 1.0) / np.arange(1.0, len(noisy) + 1.0)
     return np.asarray(np.maximum(noisy - over[falling > over][-1], 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What noisy lengths say: the units in which columns and target are to be asked for, and what is known in them."""
+
+    columns: int = 0
+    """How many times the unit of columns is half of the declared one."""
+    centre: float = 0.0
+    """Of the interval that targets are clipped to, in the unit of the declared range; 0 without an intercept."""
+    width: float = 1.0
+    """Half the width of that interval."""
+    rows: tuple[float, ...] = ()
+    """Share of the rows in each bin of length (`Declared.measured`); empty where nothing was measured."""
+    size: tuple[float, float] | None = None
+    """Squared mean and variance of targets in [−1, 1] of that interval."""
+    noisy: Float[Array, " answer"] = field(default_factory=lambda: np.zeros(0))
+    """The answer itself."""
+    noise: float = 0.0
+    """Scale of its noise."""
+    spent: float = 0.0
+    """Share of ε that this has cost."""
+
+    @classmethod
+    def of(cls, noisy: Float[Array, " answer"], scale: float, intercept: bool, spent: float = 0.0) -> "Measured":
+        """noisy: an answer of "lengths", or the mean of several; scale: of its noise."""
+        few = max(BARELY * scale, min(SURELY * scale, CLIPPED))
+        # The first bins that have hardly a row are left out, and their rows are counted in the next one.
+        rows = shares(noisy[:BINS])
+        empty = int(np.searchsorted(np.cumsum(rows)[:-1], few, side="right"))
+        held = (float(rows[: empty + 1].sum()), *rows[empty + 1 :].tolist())
+        known = cls(empty, rows=held, spent=spent, noisy=noisy, noise=scale)
+        if len(noisy) == BINS:
+            return known
+        found, ends = shares(noisy[BINS:]), np.array([-1.0, *EDGES, 1.0])
+        # At either end half as many, and the deviation of the noise on the sum of that many bins.
+        most = np.minimum(0.5 * few + scale * np.sqrt(2.0 * np.arange(1, len(found))), CUT)
+        low, above = (int(np.argmin([*(np.cumsum(each)[:-1] <= most), False])) for each in (found, found[::-1]))
+        high = max(len(found) - above, low + 1)
+        first, last = ends[low], ends[high]
+        if not intercept:
+            last = max(-first, last)
+            first = -last
+        centre, width = 0.5 * (first + last), 0.5 * (last - first)
+        targets = np.clip((0.5 * (ends[1:] + ends[:-1]) - centre) / width, -1.0, 1.0)
+        within = np.clip((ends[1:] - ends[:-1]) / width, 0.0, 1.0) ** 2 / 12.0  # as if targets were uniform in a bin
+        mean = float(found @ targets)
+        return replace(
+            known,
+            centre=float(centre),
+            width=float(width),
+            size=(mean**2, float(found @ ((targets - mean) ** 2 + within))),
+        )
+
+    def by_less(self, times: float, intercept: bool) -> "Measured":
+        """What the same answer says if its noise had so many times its scale."""
+        return Measured.of(self.noisy, times * self.noise, intercept, self.spent)
+
+    def clipped(self, target: Float[Array, " records"]) -> Float[Array, " records"]:
+        """Targets in the unit that was found."""
+        return np.asarray(np.clip((target - self.centre) / self.width, -1.0, 1.0))
+
+    def in_units(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """What is wanted, for a target in its unit."""
+        model = wanted["model"]
+        return {**wanted, "model": {**model, "threshold": model["threshold"] / self.width}}

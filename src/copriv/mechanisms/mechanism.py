@@ -12,14 +12,14 @@ from fractions import Fraction
 from math import sqrt
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from copriv.errors import AgreementError
 from copriv.formatting.numbers import counted
 from copriv.privacy.noise import Law, Order, PrivateAnswer, epsilon_per_answer
 from copriv.privacy.shared_noise import Part, Share, SharedNoise
 from copriv.terms import AgreedTerms, OwnerTerms
-from copriv.types import Array, Loss
+from copriv.types import Array, Loss, Whole
 
 
 class Guarantee(Enum):
@@ -255,6 +255,30 @@ def start_of(agreed: AgreedTerms, n_parameters: int) -> Float[Array, " p"]:
     """θ₀: the agreed start, or 0."""
     start = agreed.agreement.start
     return np.zeros(n_parameters) if start is None else np.array(start)
+
+
+def of_numbers(agreed: AgreedTerms, columns: int) -> Bool[Whole, " columns"]:
+    """Which of so many columns are of numbers or dates, whose ranges may be far too wide; all, where none is declared so."""
+    data, found = agreed.data, list[bool]()
+    for name in data.features or ():
+        levels = (data.categories or {}).get(name, ())
+        one_each = len(levels) if name not in (data.ordered or ()) and data.scaling != "none" else 0
+        found += [False] * one_each or [name in (data.bounds or {}) or name in (data.dates or {})]
+    whole = np.array(found, dtype=bool)
+    return whole if len(whole) == columns and whole.any() else np.ones(columns, dtype=bool)
+
+
+def column_factors(agreed: AgreedTerms, n_parameters: int) -> Float[Array, " p"]:
+    """What each feature is multiplied by: columns of numbers by `column_scale`, all others and an intercept by 1."""
+    times, own = np.ones(n_parameters), n_parameters - agreed.model.intercept
+    times[:own][of_numbers(agreed, own)] = agreed.agreement.column_scale or 1.0
+    return times
+
+
+def scaled_told(agreed: AgreedTerms) -> str:
+    """Words that follow what is released, where columns are multiplied first."""
+    scale = agreed.agreement.column_scale or 1.0
+    return "" if scale == 1.0 else f", columns of numbers multiplied by {scale:g} first"
 
 
 def step_of(agreed: AgreedTerms) -> float:

@@ -26,7 +26,7 @@ from jaxtyping import Float
 from copriv.errors import CoprivError
 from copriv.losses import Squared
 from copriv.mechanisms.expected import Declared
-from copriv.mechanisms.mechanism import Guarantee, measured_over, step_of
+from copriv.mechanisms.mechanism import Guarantee, column_factors, measured_over, scaled_told, step_of
 from copriv.mechanisms.one_answer import Setting, feature_bound_of, in_memory
 from copriv.mechanisms.statistics import OfSquaredLoss, answers_told
 from copriv.model.records import BLOCK, InBlocks, Records
@@ -52,6 +52,8 @@ class BoundedMoments:
     """r, in L2, of a row with its intercept."""
     intercept: bool
     n_parameters: int
+    factors: Float[Array, " p"] | float = 1.0
+    """What each feature is multiplied by: Ξ and r are in that unit, and so is the noise."""
 
     @classmethod
     def agreed(cls, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> "BoundedMoments":
@@ -59,7 +61,7 @@ class BoundedMoments:
         intercept, reach = agreed.model.intercept, agreed.agreement.reach
         if reach is None:
             reach = float(np.hypot(feature_bound_of(agreed, feature_bound), intercept))
-        return cls(agreed.gradient_bound, reach, intercept, n_parameters)
+        return cls(agreed.gradient_bound, reach, intercept, n_parameters, column_factors(agreed, n_parameters))
 
     @property
     def bounds(self) -> dict[str, float]:
@@ -68,13 +70,20 @@ class BoundedMoments:
     @cached_property
     def unit(self) -> Float[Array, " answer"]:
         """Divisor of each number before noise, by which a unit replaced moves the mean by at most 2/n in L2."""
+        row, column = np.triu_indices(self.n_parameters)
+        u = self.factors * np.ones(self.n_parameters)
         second = self.reach**2 / np.sqrt(WEIGHT * multiplicity(self.n_parameters))
-        return np.concatenate([np.full(self.n_parameters, self.bound), second])
+        return np.concatenate([self.bound / u, second / (u[row] * u[column])])
+
+    @property
+    def second(self) -> float:
+        """Divisor of a second moment that is on the diagonal, in the unit of the scaled columns."""
+        return float(self.reach**2 / np.sqrt(WEIGHT))
 
     def shares(self, features: Float[Array, "records p"]) -> Float[Array, " records"]:
         """ω of each row, whose intercept is 1 whatever is in it: such that ω‖x‖₂ ≤ r."""
-        own = features[:, : self.n_parameters - self.intercept]
         with np.errstate(over="ignore", under="ignore"):  # a row whose square overflows has ω = 0
+            own = (features * self.factors)[:, : self.n_parameters - self.intercept]
             lengths = np.sqrt(np.einsum("ij,ij->i", own, own) + float(self.intercept))
         return np.asarray(np.minimum(1.0, slope_limits(lengths, self.reach * (1 - 1e-12))))
 
@@ -137,7 +146,7 @@ class MomentsInL2(OfSquaredLoss):
 
     name = "moments"
     guarantee = Guarantee.APPROXIMATE
-    terms = ("reach",)
+    terms = ("reach", "column_scale")
     label = "moments"
     phrase = "moments with normal noise"
 
@@ -173,10 +182,11 @@ class MomentsInL2(OfSquaredLoss):
         feature_bound: float | None = None,
     ) -> UpdateRule:  # fmt: skip
         """Solves for the model; as with "statistics", entries off the diagonal have half the variance of those on it."""
-        squares = BoundedMoments.agreed(agreed, n_parameters, feature_bound).unit[n_parameters]
+        moments = BoundedMoments.agreed(agreed, n_parameters, feature_bound)
         return SolveStatistics(
-            descent, weights, squares * self.deviations(agreed), agreed.data.public_count, step_of(agreed)
-        )
+            descent, weights, moments.second * self.deviations(agreed), agreed.data.public_count, step_of(agreed),
+            moments.factors,
+        )  # fmt: skip
 
     def expected(self, declared: Declared) -> Iterator[tuple[float, Setting]]:
         """The one setting there is, where owners have a δ (and its accounting is installed)."""
@@ -194,5 +204,5 @@ class MomentsInL2(OfSquaredLoss):
 
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
         units, clipped = measured_over(agreed, owner, 2)
-        what = f"a mean gradient of the squared loss and second moments over {units}, {clipped}"
+        what = f"a mean gradient of the squared loss and second moments over {units}, {clipped}{scaled_told(agreed)}"
         return f"{answers_told(agreed)}: {what}", f"{self.noise_told(agreed, owner)} on the gradient"

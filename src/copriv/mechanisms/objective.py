@@ -13,7 +13,15 @@ from jaxtyping import Float
 
 from copriv.losses import Hinge, Logistic, by_name
 from copriv.mechanisms.expected import FIRMNESSES, ROUNDED, SLOPES, Declared
-from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, start_of, step_of
+from copriv.mechanisms.mechanism import (
+    Guarantee,
+    column_factors,
+    measured_over,
+    noise_in_words,
+    scaled_told,
+    start_of,
+    step_of,
+)
 from copriv.mechanisms.objective_noise import REMAINDER, ObjectiveAnswer, Perturbation
 from copriv.mechanisms.objective_solver import SMOOTH, surface_of
 from copriv.mechanisms.one_answer import STEPS, Choosing, Common, Draft, Draw, OneAnswer, Setting, feature_bound_of
@@ -38,17 +46,19 @@ def perturbation(
     terms, model = agreed.agreement, agreed.model
     given = terms.start or terms.preconditioner
     p = n_parameters or (len(given) if given is not None else 1 + int(model.intercept))
+    factors = column_factors(agreed, p)
     return Perturbation(
         surface=surface_of(loss or by_name(model.loss, model.threshold), model.smoothing),
         bound=agreed.gradient_bound,
         order=1 if agreed.owner_tables[0].delta == 0 else 2,
         feature_bound=feature_bound_of(agreed, feature_bound),
         intercept=model.intercept,
-        start=start_of(agreed, p),
+        start=start_of(agreed, p) / factors,
         regularization=model.regularization,
         anchor=terms.anchor,
         metric=agreed.preconditioner,
         reach=terms.reach,
+        factors=factors,
         many_rows=agreed.owner_tables[0].unit is not None,
     )
 
@@ -58,7 +68,7 @@ class Objective(OneAnswer):
 
     name = "objective"
     guarantee = Guarantee.EITHER
-    terms = ("anchor", "reach")
+    terms = ("anchor", "reach", "column_scale")
     label = "own models"
     phrase = "privately fitted models"
     planned = True
@@ -91,7 +101,7 @@ class Objective(OneAnswer):
         centre = solver.minimum(np.zeros(p))
         tilt = Noise(self.law(agreed), np.full(p, self.scale(agreed, owner, common.feature_bound)))
         rest = Noise(Law.LAPLACE, np.full(p, made.remainder_scale(n, ε)))
-        return Draft((tilt, rest), lambda b, v: solver.minima(b, centre) + v)
+        return Draft((tilt, rest), lambda b, v: made.factors * (solver.minima(b, centre) + v))
 
     def rule(
         self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,
@@ -177,5 +187,7 @@ class Objective(OneAnswer):
 
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
         units, clipped = measured_over(agreed, owner, self.order(agreed))
-        what = f"one model, fitted to the {agreed.model.loss} loss over {units}, gradients {clipped}"
+        what = (
+            f"one model, fitted to the {agreed.model.loss} loss over {units}, gradients {clipped}{scaled_told(agreed)}"
+        )
         return what, f"its fitness tilted by {noise_in_words(self.law(agreed), self.scale(agreed, owner))}"

@@ -287,11 +287,12 @@ class ObjectiveAnswer:
 
     def answer(self, loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
         """θ̂ + v. Where rounding could pass its share, which is told from θ̂ + v, or kept the solver from its goal: the start."""
-        if not np.array_equal(theta, self.agreed.start):
+        times = self.agreed.factors
+        if not np.array_equal(theta / times, self.agreed.start):
             raise InvalidInput("objective: asked at another θ than the agreed start")
         tilt = self._tilt.release(np.zeros(len(theta)))
         try:
             released = self._rest.release(self._tilted.prepared(in_memory(records)).minimum(tilt))
         except NotCertified:
-            return self.agreed.start.copy()
-        return released if self._hidden(released) else self.agreed.start.copy()
+            released = self.agreed.start
+        return times * (released if self._hidden(released) else self.agreed.start)

@@ -92,6 +92,8 @@ class Tilt:
     """P, symmetric positive definite; the identity when None."""
     reach: float | None = None
     """r: a record with √(xᵀPx) above it has its loss multiplied by r²/xᵀPx; what follows from B when None."""
+    factors: Float[Array, " p"] | float = 1.0
+    """What each feature is multiplied by: all of these terms are in that unit."""
 
     def __post_init__(self) -> None:
         positive("gradient_bound", self.bound)
@@ -172,7 +174,8 @@ class Tilted:
         predictions hold for it as for a row inside. The target is not touched, and neither is the row.
         """
         a = self.agreed
-        x = records.features.copy()
+        with np.errstate(over="ignore", under="ignore"):
+            x = records.features * a.factors
         lengths = np.abs(x[:, : x.shape[1] - a.intercept]).sum(axis=1)
         if a.intercept:
             x[:, -1] = 1.0

@@ -44,13 +44,25 @@ DEALT_OWNERS = 16
 
 
 def runs_in(
-    worlds: Sequence[Callable[[Agreement], Problem]], agreement: Agreement, runs: int, seed: int,
+    worlds: Sequence[Callable[[Agreement], Problem]], agreement: Agreement | Sequence[Agreement], runs: int, seed: int,
     record_at: Sequence[int] | None = (),
 ) -> Runs:  # fmt: skip
     """Simulate `runs` runs of an agreement without "auto" in each world.
 
-    worlds: the problem of an agreement in each. Where many owners answer once, only the start and the end are recorded.
+    worlds: the problem of an agreement in each. agreement: the same in all, or one for each, of one
+    mechanism. Where many owners answer once, only the start and the end are recorded.
     """
+    if not isinstance(agreement, Agreement):
+        each_of = [
+            runs_in([world], own, runs, 1000 * seed + i, record_at)
+            for i, (world, own) in enumerate(zip(worlds, agreement, strict=True))
+        ]
+        return Runs(
+            each_of[0].k,
+            np.concatenate([one.relative_fitness for one in each_of]),
+            np.concatenate([one.theta for one in each_of]),
+            max(one.clipped for one in each_of),
+        )
     mechanism = agreement.mechanism
     if isinstance(mechanism, OneAnswer) and mechanism.planned and agreement.n_owners > DEALT_OWNERS:
         streams = (np.random.default_rng([seed, 8, i * runs]) for i in range(len(worlds)))
@@ -66,7 +78,7 @@ def runs_in(
     return in_worlds((_mixed(world(few), world, agreement, most) for world in worlds), runs, seed, record_at)
 
 
-def mean_cost(worlds: Sequence[World], agreement: Agreement, runs: int, seed: int) -> float:
+def mean_cost(worlds: Sequence[World], agreement: Agreement | Sequence[Agreement], runs: int, seed: int) -> float:
     """E ψ at the end of an agreement's run, over `runs` runs in each world."""
     return float(np.mean(runs_in([world.problem for world in worlds], agreement, runs, seed).relative_fitness[..., -1]))
 

@@ -19,15 +19,19 @@ from copriv.agreement.data_terms import schema_of
 from copriv.data.columns import Number
 from copriv.errors import AgreementError
 from copriv.losses import OfMargin, named
-from copriv.mechanisms import OneAnswer
-from copriv.mechanisms.expected import ROUNDED, TIGHTER, Declared
+from copriv.mechanisms import Mechanism, OneAnswer
+from copriv.mechanisms.expected import ROUNDED, SCALES, TIGHTER, Declared
 from copriv.mechanisms.gradients import noise_of
+from copriv.mechanisms.lengths import Measured, target_range
+from copriv.mechanisms.mechanism import of_numbers
 from copriv.mechanisms.one_answer import Setting
 from copriv.mechanisms.pilot import SHARES, Pilot
 from copriv.plan.aggregated_runs import mean_cost
 from copriv.plan.candidates import freed, leaves_open, opted_for_delta
 from copriv.plan.plan_result import Choice, Plan
+from copriv.populations.declared_sample import DeclaredSample
 from copriv.populations.public_sample import PublicSample
+from copriv.populations.world import World
 from copriv.privacy.noise import Law
 from copriv.rules import WITHOUT_WAITING
 from copriv.terms import ModelTerms
@@ -49,6 +53,16 @@ class Candidate:
     """Of columns."""
 
 
+SCALES_AFTER = tuple(scale for scale in SCALES if scale <= 1.0)
+"""Candidates for the unit of columns after a pilot: within the bound on rows that was signed before it."""
+FAINT = 1e-5
+"""Regularisation up to which columns may be asked for in another unit, in which it means another penalty."""
+CAUTIONS = (0.3, 0.6, 1.0)
+"""Scales of noise over the true one at which a pilot's answer is read: less takes units that are wider, and clips less."""
+LOOSE = TIGHTER[::2]
+"""Candidates for bounds on rows where it is foreseen what a pilot will lead to."""
+STAYS = 1e-3
+"""Step of a run that stays at its start."""
 FINALIST_WORLDS = 12
 """Worlds in which offers are run."""
 
@@ -110,25 +124,36 @@ def mechanisms_of_one_answer() -> list[OneAnswer]:
     return [each for each in mechanisms.ALL if isinstance(each, OneAnswer)]
 
 
-def offers(agreement: Agreement, tighter: Sequence[float] = TIGHTER) -> list[tuple[float, Agreement]]:
+def offers(
+    agreement: Agreement,
+    tighter: Sequence[float] = TIGHTER,
+    piloted: bool = False,
+    known: Measured | None = None,
+    only: Mechanism | None = None,
+) -> list[tuple[float, Agreement]]:
     """Terms of each mechanism and bound on rows, with the gap that is expected between the best model, 0, and the start, 1.
 
     agreement: with declared columns alone. The start is 0 but for an intercept, which begins in the middle of the target's
-    range; Ξ is in the unit of half that range. Raises AgreementError where no mechanism suits the loss, or none can be kept
-    with these budgets.
+    range; Ξ is in the unit of half that range. piloted: of a run after a pilot, whose mechanism is fixed before it: of models
+    only, as lengths make no constant better. known: what the pilot said; range and columns are then in the units that it
+    found. only: the mechanism, where it is fixed.
+    Raises AgreementError where no mechanism suits the loss, or none can be kept with these budgets.
     """
     terms = agreement.model
     B, schema = agreement.data.feature_bound, schema_of(agreement, None)
     assert isinstance(B, float)
     assert schema is not None
     target, columns, unit = schema.target, len(schema.feature_names), 1.0
-    start = np.zeros(columns + terms.intercept)
+    start, measured = np.zeros(columns + terms.intercept), known or Measured()
     if isinstance(target, Number):
-        unit = max(abs(target.low), abs(target.high))
+        middle, half = target_range(agreement)
+        unit = half * measured.width
         if terms.intercept:
-            start[-1], unit = 0.5 * (target.low + target.high), 0.5 * (target.high - target.low)
+            start[-1] = middle + half * measured.centre
     loss = named(terms.loss, terms.threshold / unit)
     suited = [one for one in mechanisms_of_one_answer() if one.suits(loss)]
+    if only is not None:
+        suited = [one for one in suited if one is only]
     if agreement.summed:
         suited = [one for one in suited if not one.why_not_summed]
     none = (
@@ -145,18 +170,45 @@ def offers(agreement: Agreement, tighter: Sequence[float] = TIGHTER) -> list[tup
     found = candidates(
         terms.model_dump(), owners, [(loss, suited)], columns=columns, feature_bound=B,
         row_norm=float(len(schema.columns)) ** 0.5, tighter=tighter, classes=isinstance(loss, OfMargin),
+        # The lengths of numbers alone say little of rows that also have levels.
+        rows=measured.rows if of_numbers(agreement, columns).all() else (), size=measured.size,
+        # A larger unit would weaken what is asked for, where that is more than by default.
+        scales=SCALES_AFTER if piloted and terms.intercept and terms.regularization <= FAINT else (1.0,),
     )  # fmt: skip
     best: dict[Any, Candidate] = {}
     for one in sorted(found, key=lambda one: one.gap):
         best.setdefault((one.mechanism, one.declared.order, one.declared.tightness), one)
-    made = [
-        (one.gap, _terms(agreement, one, start, {"gradient_bound": one.setting.bound * unit})) for one in best.values()
-    ]
-    if terms.intercept and np.isfinite(loss.curvature) and found:
+    made = []
+    for one in best.values():
+        settled = _terms(agreement, one, start, {"gradient_bound": one.setting.bound * unit})
+        if piloted:
+            scale = one.scale * (2.0**measured.columns if terms.regularization <= FAINT else 1.0)
+            settled = settled.replace(agreement={"column_scale": scale}, data={"feature_bound": B})
+        made.append((one.gap, settled))
+    if not piloted and terms.intercept and np.isfinite(loss.curvature) and found:
         made.append(_constant(agreement, found[0].declared, start, unit))
     if not made:
         raise AgreementError(none)
     return made
+
+
+def after_pilots(sample: DeclaredSample, worlds: Sequence[World], mechanism: Mechanism, seed: int) -> list[Agreement]:
+    """The terms of the run that a pilot leads to in each world: of the least expected gap, by what it says there."""
+    free = freed(sample.problem.terms).replace(data={"feature_bound": sample.problem.terms.data.feature_bound})
+    found = []
+    for i, world in enumerate(worlds):
+        known = sample.answered(world, np.random.default_rng([seed, 28, i]))
+        found.append(min(offers(free, LOOSE, True, known, mechanism), key=lambda one: one[0])[1])
+    return found
+
+
+def _staying(agreement: Agreement, sample: DeclaredSample) -> Agreement:
+    """The run that stays at the mean of targets that the pilot told, or at its start."""
+    assert isinstance(sample, DeclaredSample)
+    start = list(agreement.agreement.start or ())
+    if agreement.model.intercept and isinstance(sample.tables.schema.target, Number):
+        start[-1] = sample.tables.mean
+    return agreement.replace(agreement={"start": start, "step": STAYS})
 
 
 def _terms(agreement: Agreement, one: Candidate, start: Array, model: Mapping[str, Any]) -> Agreement:
@@ -204,21 +256,34 @@ def plan_declared(sample: PublicSample, runs: int = 40, seed: int = 0) -> Plan:
     """
     begun, problem = time.perf_counter(), sample.problem
     terms, chosen = problem.terms, problem.terms.agreement
+    assert isinstance(sample, DeclaredSample)
+    piloted, known = sample.share > 0, sample.measured
     mechanism, B = terms.mechanism, terms.data.feature_bound
-    if leaves_open(terms) and (
-        chosen.rule != "auto" or mechanism is not mechanisms.ALL[0] or chosen.answers not in (None, 1) or chosen.graph
-    ):
+    settled = piloted and isinstance(mechanism, OneAnswer)  # before a pilot, and not to be planned again
+    fixes_more = chosen.rule != "auto" or mechanism is not mechanisms.ALL[0] or chosen.answers not in (None, 1)
+    if leaves_open(terms) and not settled and (fixes_more or chosen.graph):
         raise AgreementError(
             'agreement.rule: without public rows the plan is one answer of each owner, so that rule = "auto" leaves mechanism, '
             "answers and graph to it; leave them out, or give every term a number"
         )
     assert isinstance(B, float)
-    free = freed(terms).replace(data={"feature_bound": B})
+    free, only = freed(terms).replace(data={"feature_bound": B}), mechanism if settled else None
     worlds = sample.drawn(FINALIST_WORLDS, seed)
     nothing = np.array([sample.for_nothing(world) for world in worlds])
-    ranked = []
-    for _, agreement in offers(free):
-        ψ = np.array([mean_cost([world], agreement, -(-runs // FINALIST_WORLDS), seed) for world in worlds])
+    ranked, made = [], list[Agreement]()
+    for one in [None] if known is None else [known.by_less(times, terms.model.intercept) for times in CAUTIONS]:
+        made += [agreement for _, agreement in offers(free, TIGHTER, piloted, one, only)]
+    if known is not None:
+        made.append(_staying(made[0], sample))
+    tried = {agreement.fingerprint: agreement for agreement in made}
+    if sample.awaits_pilot:  # of each mechanism, which alone is fixed before it
+        tried = {agreement.agreement.mechanism: agreement for agreement in made[::-1]}
+    for agreement in tried.values():
+        each = [agreement] * len(worlds)
+        if sample.awaits_pilot:
+            each = after_pilots(sample, worlds, agreement.mechanism, seed)
+        pairs = zip(worlds, each, strict=True)
+        ψ = np.array([mean_cost([world], then, -(-runs // FINALIST_WORLDS), seed) for world, then in pairs])
         mean = float(ψ.mean())
         choice = Choice(agreement, "agreed", 0.0, mean, (1.0 + mean) * sample.optimum.value)
         ranked.append((float(np.mean(ψ / np.maximum(nothing, 1e-12))), choice))
@@ -226,7 +291,8 @@ def plan_declared(sample: PublicSample, runs: int = 40, seed: int = 0) -> Plan:
     ν, costs = noise_of(terms), []
     for times in TIMES.tolist():
         owners = [{**table, "epsilon": min(times * table["epsilon"], 1e6)} for table in free.to_dict()["owner"]]
-        costs.append(float(np.median(nothing)) * min(gap for gap, _ in offers(free.replace(owner=owners), TIGHTER[:1])))
+        at = offers(free.replace(owner=owners), TIGHTER[:1], piloted, known, only)
+        costs.append(float(np.median(nothing)) * min(1.0, *(gap for gap, _ in at)))
     noise, cost = np.array([ν / times**2 for times in TIMES]), np.array(costs)
     slope = np.append(np.diff(cost) / np.diff(noise), 0.0)
     fixed = np.append(cost[:-1] - slope[:-1] * noise[:-1], np.median(nothing))

@@ -12,8 +12,10 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.agreement.data_terms import schema_of
+from copriv.data import declared_tables
 from copriv.data.declared_tables import DeclaredTables
 from copriv.errors import NotCertified
+from copriv.mechanisms.lengths import BINS, EDGES, Histograms, Measured, target_range
 from copriv.model.records import Records
 from copriv.populations.public_sample import PublicSample, nothing_left
 from copriv.populations.world import World, curvature_of
@@ -28,9 +30,19 @@ ROWS = 2000
 class DeclaredSample(PublicSample):
     """A typical table in the public sample's place; the law of all tables for worlds."""
 
+    share: float = 0.0
+    """Of every ε, of a pilot that measures lengths (`copriv.mechanisms.lengths`) before the run; the run has the rest."""
+    measured: Measured | None = None
+    """What it said."""
+
     @property
     def declared(self) -> bool:
         return True
+
+    @property
+    def awaits_pilot(self) -> bool:
+        """Whether a pilot is agreed, and has not been asked yet."""
+        return self.share > 0 and self.measured is None
 
     def for_nothing(self, world: World) -> float:
         """ψ of the best constant, or of a model of 0 where there is no intercept."""
@@ -45,10 +57,25 @@ class DeclaredSample(PublicSample):
     def hessian_in(self, world: World) -> Float[Array, "p p"]:
         return curvature_of(world.pool.fitness, world.pool.optimum.theta)
 
+    def answered(self, world: World, rng: np.random.Generator) -> Measured:
+        """What a pilot would say in a world."""
+        terms, rows = self.problem.terms, world.pool.unbounded[0]
+        asked = replace(Histograms.of_run(terms, rows.n_parameters), intercept=False)
+        budgets = terms.epsilons / terms.overlaps * self.share / (1.0 - self.share)
+        scale = 2.0 * asked.number * float(np.sqrt(np.sum(np.square(terms.weights / (terms.records * budgets)))))
+        exact = asked.of(world.pool.loss, rows, np.zeros(0))
+        # Of one owner's noise; that of many together is closer to normal.
+        return Measured.of(exact + rng.laplace(scale=scale, size=len(exact)), scale, terms.model.intercept)
+
     @cached_property
     def tables(self) -> DeclaredTables:
         """The law of tables."""
-        return tables_of(self.problem.terms)
+        law, known = tables_of(self.problem.terms), self.measured
+        if known is None:
+            return law
+        middle, half = target_range(self.problem.terms)
+        found = known.noisy[:BINS], known.noisy[BINS:], middle + half * EDGES
+        return replace(law, measured=declared_tables.Measured(*found, np.sqrt(2.0) * known.noise))
 
     def _draw(self, seed: tuple[int, ...]) -> World | None:
         n, p = int(self.problem.terms.records.sum()), self.problem.n_parameters
@@ -71,8 +98,11 @@ def tables_of(agreement: Agreement) -> DeclaredTables:
     return DeclaredTables(schema)
 
 
-def sample_of(problem: Problem) -> PublicSample:
-    """What is publicly known of the owners' records: a public sample or, without public rows, declared columns."""
+def sample_of(problem: Problem, share: float = 0.0) -> PublicSample:
+    """What is publicly known of the owners' records: a public sample or, without public rows, declared columns.
+
+    share: of every ε, of a pilot before it.
+    """
     if problem.terms.data.declared_only:
-        return DeclaredSample.of(problem)
+        return DeclaredSample(problem if problem.stand_in else problem.on_public(), share=share)
     return PublicSample.of(problem)

@@ -22,16 +22,22 @@ def digest_of(public: Path) -> str:
     return hashlib.sha256(public.read_bytes()).hexdigest()
 
 
-def decided(run: Run, public: Records, strata: Sequence[str] | None, digest: str, runs: int = RUNS) -> Decision:
-    """What follows the pilot that `run` ends with. Raises as `AfterPilot.of`."""
+def decided(
+    run: Run, public: Records | None, strata: Sequence[str] | None, digest: str | None, runs: int = RUNS
+) -> Decision:
+    """What follows the pilot that `run` ends with; public and digest are None where no rows are public.
+
+    Raises as `AfterPilot.of`.
+    """
     found = AfterPilot.of(run.agreed, public, run.only_answers, strata=strata, runs=runs)
     return Decision(found.chosen, found.reason, {**found.said(), "public": digest})
 
 
-def wrong_with(run: Run, found: AfterPilot, digest: str) -> str:
+def wrong_with(run: Run, found: AfterPilot, digest: str | None) -> str:
     """Why what followed the pilot of a run does not follow from it; "" where it does, or nothing has followed yet.
 
-    found: what is found again, of `run.phases[0].only_answers` and the public rows whose file has this SHA-256.
+    found: what is found again, of `run.phases[0].only_answers` and the public rows whose file has this SHA-256 (None: no
+    rows are public).
     """
     if not run.known:
         return ""

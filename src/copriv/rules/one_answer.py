@@ -165,6 +165,8 @@ class SolveStatistics(_Averaged):
     moments_scale: Weights | None
     public_rows: int
     step_size: float = 1.0
+    factors: Float[Array, " p"] | float = 1.0
+    """What features were multiplied by before noise was drawn, which has one size in that unit."""
 
     def __post_init__(self) -> None:
         if self.moments_scale is None and self.descent.preconditioner is None:
@@ -189,8 +191,10 @@ class SolveStatistics(_Averaged):
         if self.moments_scale is None:
             move = self.descent.along(slope)
         else:
-            A = self._repaired(2.0 * unpack(mean[:, p:], p) + g.strength * np.eye(p), state.noise / heard**2)
-            move = np.asarray(np.linalg.solve(A, slope[:, :, None])[:, :, 0], dtype=np.float64)
+            u = self.factors * np.ones(p)
+            A = np.outer(u, u) * (2.0 * unpack(mean[:, p:], p) + g.strength * np.eye(p))
+            A = self._repaired(A, state.noise / heard**2)
+            move = u * np.asarray(np.linalg.solve(A, (u * slope)[:, :, None])[:, :, 0], dtype=np.float64)
         return np.asarray(state.start - self.step_size * move)
 
     def _repaired(self, A: Float[Array, "runs p p"], noise: Float[Array, " runs"]) -> Float[Array, "runs p p"]:

@@ -207,10 +207,6 @@ class AgreedTerms(BaseModel):
             wrong.append("agreement.robust: lies cannot be told apart in a sum; leave robust or aggregation out")
         if f is not None and self.agreement.pilot:
             wrong.append("agreement.robust: the answers of a pilot are averaged; leave robust or pilot out")
-        if self.agreement.pilot and self.data.declared_only:
-            wrong.append(
-                "agreement.pilot: what follows one is planned on public rows, and data.public_rows is 0; leave it out"
-            )
         if f is not None and any(given):
             wrong.append("owner.weight: with agreement.robust every owner counts once; leave weights out")
         others = ("relays", "mixing", "tracking")

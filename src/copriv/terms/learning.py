@@ -36,7 +36,7 @@ def _square(value: Any) -> Any:
 Matrix = Annotated[tuple[tuple[Number, ...], ...], AfterValidator(_square)]
 """A positive definite matrix, by rows."""
 RANGED = dict.fromkeys(
-    ("step", "start", "preconditioner", "moments_share", "anchor", "reach"), "agreement"
+    ("step", "start", "preconditioner", "moments_share", "anchor", "reach", "column_scale"), "agreement"
 ) | dict.fromkeys(("gradient_bound", "smoothing"), "model")
 """Key → table, of the terms that may be chosen after a pilot: no guarantee and no number of answers rests on them."""
 
@@ -54,6 +54,8 @@ class PilotTerms(TermsTable):
     """The public metric; the identity when not given."""
     loss_bound: Positive | None = None
     """L, the most that a record's loss counts in the mean loss; without it no mean loss is released."""
+    reach: Positive | None = None
+    """Without public rows: the largest length of a row, by which rows are counted."""
 
 
 class Terms(TermsTable):
@@ -167,6 +169,9 @@ class Terms(TermsTable):
     """"objective" only: λ, strength of the penalty on the distance from the start; None: the least with the guarantee."""
     reach: Positive | None = None
     """"objective" only: bound on √(xᵀPx), P the preconditioner, beyond which a record counts for less; None: from B."""
+    column_scale: Positive | None = None
+    """"objective", "moments": what columns of numbers are multiplied by before rows are bounded and noise is drawn; None: 1.
+    Own models are tied, and regularised, in that unit. θ is of the columns as they are."""
     loss_bound: Positive | None = None
     """"pilot" only: L, the most that a record's loss counts in the mean loss; without it no mean loss is released."""
     preconditioner: Matrix | None = None

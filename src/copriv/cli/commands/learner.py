@@ -136,7 +136,7 @@ def command(
         dictionary = load_dictionary(terms, agreement)
         p = n_parameters(terms, dictionary)
         rows, strata, table = _public_rows(terms, public, keys, dictionary)
-        if terms.has_pilot and table is None:
+        if terms.has_pilot and table is None and not terms.data.declared_only:
             raise UsageError("--public: what follows the pilot is planned on public rows; give the learner's")
         kept = store
         if stay:  # each agreement's run has its own file, and goes on where it was
@@ -179,7 +179,7 @@ def command(
             with Following(conductor, events), watched(conductor, rows, strata, ui, ui_port) as conduct_it:
                 conducted = Learner(
                     conductor, GrpcListener(listen, own), keys=own, pace=pace, on_listening=listening,
-                    decide=_decision(rows, strata, table),
+                    decide=_decision(terms, rows, strata, table),
                 )  # fmt: skip
                 with going_on(how):
                     outcome = conduct_it(service.attended(conducted.run(), figures))
@@ -241,17 +241,17 @@ def _existing_model(run: "RunStore", path: Path) -> "Model | None":
 
 
 def _decision(
-    rows: "Records | None", strata: tuple[str, ...] | None, table: Path | None
+    agreed: Agreement, rows: "Records | None", strata: tuple[str, ...] | None, table: Path | None
 ) -> "Callable[[Run], Decision] | None":
-    """What decides by a pilot's answers what follows it; None without public rows."""
-    if rows is None or table is None:
+    """What decides by a pilot's answers what follows it; None without the public rows that the agreement says there are."""
+    if table is None and not agreed.data.declared_only:
         return None
 
     def decide(run: "Run") -> "Decision":
         from copriv.report.phases import decided, digest_of
 
         log(f"pilot: the answers of all {len(run.parties)} owners are here; what follows is planned by them")
-        decision = decided(run, rows, strata, digest_of(table))
+        decision = decided(run, rows, strata, None if table is None else digest_of(table))
         log(now_known(dict(decision.said)))
         log(decision.reason)
         return decision

@@ -227,8 +227,10 @@ def verdict(
     released: Any = None
     if model is not None:
         common = Model.load(model, unfinished).released()
-        if common.agreement.fingerprint != terms.fingerprint:
+        # That of a run with a pilot has the terms that followed it, and the fingerprint of those that were signed before.
+        if common.record.get("agreed", common.agreement.fingerprint) != terms.fingerprint:
             raise InvalidInput(f"{model}: is the model of another agreement than {agreement}; give the one of this run")
+        terms = common.agreement
         released, dictionary = common.theta, common.dictionary
     paths: dict[str, str] = {}
     if public is not None:
@@ -240,7 +242,7 @@ def verdict(
     if forecast is not None:
         released = read_forecast(forecast)
     elif model is None:
-        if sample is None:
+        if sample is None and not terms.data.declared_only:
             raise UsageError(
                 "--public: before a run the verdict needs the forecast; give its JSON (--forecast), or the public rows that "
                 "it is made from"

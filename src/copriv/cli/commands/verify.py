@@ -55,7 +55,7 @@ def command(
     if agreement is not None:
         own = Agreement.load(agreement)
     verdict = verify_run(run, own, authority_in(keys, authority), model, head)
-    if public is not None and verdict.ok:
+    if verdict.ok and (public is not None or _planned_without_rows(verdict)):
         verdict = replace(verdict, problems=_what_followed(verdict, public, agreement or run))
     own_part = None
     if ledger is not None and verdict.ok:
@@ -86,8 +86,13 @@ def _own_part(
     return compared and {"owner": held["owner"], **compared}, problems
 
 
-def _what_followed(verdict: "Verdict", public: Path, beside: Path) -> "tuple[Problem, ...]":
-    """What is wrong with what followed a run's pilot, by the public rows; `beside`: where the dictionary is."""
+def _planned_without_rows(verdict: "Verdict") -> bool:
+    """Whether something has followed a pilot that anybody can compute again, for no rows are public."""
+    return verdict.run_state.agreed.data.declared_only and bool(verdict.run_state.known)
+
+
+def _what_followed(verdict: "Verdict", public: Path | None, beside: Path) -> "tuple[Problem, ...]":
+    """What is wrong with what followed a run's pilot, by the public rows if any; `beside`: where the dictionary is."""
     from copriv.forecast.phases import AfterPilot
     from copriv.network.setup import load_dictionary, public_records, public_strata
     from copriv.network.verify_lines import Problem
@@ -100,8 +105,11 @@ def _what_followed(verdict: "Verdict", public: Path, beside: Path) -> "tuple[Pro
         raise UsageError(
             "--public: computes again what followed a pilot, and nothing has followed this run's yet; leave it out"
         )
-    rows = public_records(agreed, public, load_dictionary(agreed, beside))
+    rows = strata = digest = None
+    if public is not None:
+        rows = public_records(agreed, public, load_dictionary(agreed, beside))
+        strata, digest = public_strata(agreed, public), digest_of(public)
     with waiting("planning again by the pilot's answers"):
-        answers, strata = verdict.run_state.phases[0].only_answers, public_strata(agreed, public)
-        wrong = wrong_with(verdict.run_state, AfterPilot.of(agreed, rows, answers, strata=strata), digest_of(public))
+        answers = verdict.run_state.phases[0].only_answers
+        wrong = wrong_with(verdict.run_state, AfterPilot.of(agreed, rows, answers, strata=strata), digest)
     return (Problem(None, wrong),) if wrong else ()
