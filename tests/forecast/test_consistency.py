@@ -215,7 +215,8 @@ def test_the_answer_fits_one_screen_and_has_no_symbol_and_no_rules_name(made):
         text = "\n".join(shown)
         # Whole sentences only, and the answer always: what has no room is left out, nothing is cut.
         assert one_line(told.answer(outlook)) in one_line(text) or more
-        sentences = [told.answer(outlook), *told.qualified(outlook), *filter(None, [outlook.caution])]
+        careful = [*told.shrunk(outlook), " ".join(told.cautions(outlook))]
+        sentences = [told.answer(outlook), *told.qualified(outlook), *filter(None, careful)]
         paragraph = one_line(
             "\n".join(shown[shown.index("") :]).split("on own records")[0].split("above the best  ")[0]
         )

@@ -42,11 +42,11 @@ _NOTES = {
     "unit": "the column that says whose a row is: epsilon protects a person, not a row",
     "unit_records": "rows of one person that count",
 }
-_WITHOUT_PUBLIC_ROWS = _NOTES | {
-    "rule": "planned from the declared columns: copriv forecast says what is chosen",
-    "pilot": "first, privately, how long rows are and where the target lies; the run is planned by it",
-    "public_rows": "there are no rows that anybody may read",
-}
+_WITHOUT_PUBLIC_ROWS = _NOTES | dict[str, str](
+    rule="planned from the declared columns: copriv forecast says what is chosen",
+    pilot="first, privately, how long rows are and where the target lies; the run is planned by it",
+    public_rows="there are no rows that anybody may read",
+)
 
 
 def taken(question: str, default: str | None) -> str:
@@ -93,7 +93,7 @@ def asked(
         levels: dict[str, Any] = {"alike": 0.0, "a little unlike": (0.005, 0.05), "very unlike": (0.05, 1.0)}
         if alike in levels:
             data["heterogeneity"] = levels[alike]
-    pilot = {"pilot": "auto"} if data.get("public_rows") == 0 else {}
+    pilot = dict[str, Any](pilot="auto") if data.get("public_rows") == 0 else {}
     return Agreement.of(
         {
             "agreement": {"name": name, "rule": "auto", "communication": "any", **pilot},
