@@ -32,6 +32,7 @@ from copriv.model.records import InBlocks, Records
 from copriv.privacy.ledger import Ledger, MemoryLedger, overspent
 from copriv.privacy.release_time import (
     KeepsOfRecords,
+    ManyPasses,
     ReleaseTime,
     coarse_slot,
     measured_seconds,
@@ -114,6 +115,8 @@ class Owner(Shown):
     def charging(self, ledger: Ledger, times: ReleaseTime, agreement: Agreement | None = None) -> "Owner":
         """This owner with another run's ledger, and the same records; with another phase's terms where they are given.
 
+        Slots of `times` become as long as an answer under those terms may take, measured on made-up rows.
+
         Records in memory were checked before and are not read again, so that the learner, who names the run, cannot measure
         how long that takes. Others are read again, within a slot of `times`. Raises as the class does.
         """
@@ -122,6 +125,8 @@ class Owner(Shown):
         if agreement is not None:
             owner._draws = None
             owner._agree(agreement)
+            if isinstance(owner._phase.private, ManyPasses):  # the terms decide how many
+                times.at_least(owner.release_time().slot)
         ledger.open_for(owner._fingerprint, Fraction(owner._terms.delta))
         if not isinstance(self._records, Records):
             with times.held():

@@ -361,6 +361,24 @@ def test_records_that_are_read_anew_for_a_run_are_read_in_a_slot() -> None:
         assert clock.now - begun == pytest.approx(1.0, abs=1e-3)
 
 
+def test_terms_that_a_pilot_chose_have_slots_for_the_passes_that_they_may_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The finding: slots were measured at the terms before a pilot, and a weaker anchor takes a solver more passes."""
+
+    def a_millisecond_each(self: ObjectiveAnswer, records: Records) -> float:
+        return 1e-3 * self.most_passes * len(records) / N
+
+    monkeypatch.setattr(ObjectiveAnswer, "seconds", a_millisecond_each)
+    firm = agreed("objective").replace(agreement={"anchor": 10.0})
+    weak = agreed("objective").replace(agreement={"anchor": 2.0**-9})
+    owner = Owner(firm, "bank", neighbour(1.0, 0.6), Squared())
+    times, needed = owner.release_time(), Owner(weak, "bank", neighbour(1.0, 0.6), Squared()).release_time().slot
+    assert times.slot < 0.5 * needed
+    owner.charging(MemoryLedger("bank", Fraction(3), 1), times, weak)
+    assert times.slot == needed
+    owner.charging(MemoryLedger("bank", Fraction(3), 1), times, firm)  # the run with the longest answers decides
+    assert times.slot == needed
+
+
 # The head of the ledger ----------------------------------------------------------------------------------------------
 
 

@@ -41,6 +41,10 @@ class ReleaseTime:
         self.slot, self.late = slot, 0
         self._now, self._sleep = now, sleep
 
+    def at_least(self, slot: float) -> None:
+        """Make slots this long from here on, unless they are longer."""
+        self.slot = max(self.slot, slot)
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Delay the end of the block until a whole number of slots after its start, also where it raises."""
