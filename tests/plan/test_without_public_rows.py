@@ -14,6 +14,7 @@ import copriv
 from copriv.agreement import Agreement
 from copriv.agreement.data_terms import schema_of
 from copriv.data.declared_tables import DeclaredTables
+from copriv.display.forecast import made_from
 from copriv.errors import AgreementError, CoprivError, DataError
 from copriv.forecast.after_pilot import before_pilot, told
 from copriv.forecast.phases import AfterPilot, to_sign
@@ -192,6 +193,10 @@ def test_a_pilot_finds_the_units_that_ranges_hide(tmp_path: Path, seed: int) -> 
     before, after = copriv.forecast(terms, runs=32), copriv.pilot(terms, seed=seed, runs=32)
     assert (before.kind, after.kind) == ("without public rows", "after the pilot")
     assert not after.recommended.private
+    assert after.insurance_premium == 0
+    assert made_from(after).endswith("and a pilot's answers.")
+    assert "as far as a pilot did not measure them" in after.assumption
+    assert "a pilot" not in made_from(before) + before.assumption
     assert "The pilot, 10 % of every epsilon, first measures how long rows are" in before.pilot_in_words
     planned = after.recommended.agreement
     assert planned.agreement.column_scale >= 2
@@ -215,6 +220,7 @@ def test_what_is_signed_before_a_pilot_is_open_only_within_ranges(tmp_path: Path
     terms = wide(4.0, table(tmp_path, 2400))
     signed = to_sign(terms, copriv.forecast(terms, runs=32))
     assert signed.agreement.pilot_terms.reach == 1.0
+    assert (terms.agreement.pilot, signed.agreement.pilot) == ("auto", 0.1)
     after = AfterPilot.of(signed, None, answers_of(signed), runs=32)
     assert {"start", "reach", "column_scale", "gradient_bound", "step"} <= after.chosen.keys()
     run = signed.chosen_run(after.chosen)

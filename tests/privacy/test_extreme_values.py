@@ -34,14 +34,14 @@ def test_the_number_of_a_persons_rows_does_not_move_the_moment_of_the_intercept(
     assert max(np.abs(one - other).sum() for one in seen for other in seen) <= 2 / n + 2 * ROUNDING
 
 
-def lengths(mechanism: str, bound: float, p: int, row: Array) -> float:
+def lengths(mechanism: str, bound: float, p: int, row: Array, scale: float = 1.0) -> float:
     """Length of one unit's share of the second moments, over what the proof allows."""
     n = 10
     made: Moments | BoundedMoments
     if mechanism == "statistics":
         made, allowed, order = Moments(1.0, bound, False, 0.9, p), 0.9 / n, 1
     else:
-        made, allowed, order = BoundedMoments(1.0, bound, False, p), np.sqrt(0.5) / n, 2
+        made, allowed, order = BoundedMoments(1.0, bound, False, p, np.full(p, scale)), np.sqrt(0.5) / n, 2
     x = np.vstack([row, np.zeros((n - 1, p))])
     with np.errstate(over="ignore"):
         share = made.of(Squared(), Records.of(x, np.zeros(n)), np.zeros(p)) / made.unit
@@ -57,6 +57,17 @@ def test_a_row_of_any_size_stays_within_its_bound(mechanism: str, bound: float, 
         row = np.zeros(p)
         row[:k] = size / k
         assert lengths(mechanism, bound, p, row) <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("scale", [SMALLEST, 1e-6, 1e6, LARGEST])
+@pytest.mark.parametrize("bound", [SMALLEST, 1.0, LARGEST])
+@pytest.mark.parametrize("size", [1e-308, SMALLEST, 1.0, 1e154, 1.7e308])
+def test_a_row_of_any_size_stays_within_its_bound_in_any_unit(scale: float, bound: float, size: float) -> None:
+    p = 24
+    for k in (1, 17, 24):
+        row = np.zeros(p)
+        row[:k] = size / k
+        assert lengths("moments", bound, p, row, scale) <= 1 + 1e-12
 
 
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-9, 9.9e-5, 1e-4, 0.1, 1.0, 30.0, 1e3, 1e6, 1e12])

@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from copriv.agreement import Agreement
 from copriv.estimators import PrivateClassifier, PrivateRegressor, SharedLedger
 from copriv.estimators.declared import Measured, measuring, terms, without_data
 from copriv.losses import Squared
@@ -30,6 +31,25 @@ def test_each_row_is_in_one_bin_of_each_histogram(intercept: bool) -> None:
     np.testing.assert_allclose(found[:BINS], [3, 1, 2, 0, 0, 0, 0, 0, 3], atol=1e-12)
     by_end = [sum(bool(a < one <= b) for one in y) for a, b in pairwise([-np.inf, *EDGES, np.inf])]
     np.testing.assert_allclose(found[BINS:], by_end, atol=1e-12)
+
+
+def test_owners_count_the_length_of_numbers_and_targets_in_their_declared_range() -> None:
+    terms = Agreement.of({
+        "agreement": {"rule": "A2", "horizon": 1, "answers": 1, "step": 1.0, "mechanism": "lengths", "reach": 1.0},
+        "model": {"loss": "squared", "gradient_bound": 1.0, "intercept": True},
+        "data": {
+            "features": ["colour", "size"], "categories": {"colour": ["red", "green", "blue"]}, "bounds": {
+                "size": [0.0, 10.0], "price": [20.0, 60.0],
+            },
+            "target": "price", "feature_bound": 2.0, "components": 0,
+        },
+        "owner": [{"name": "a", "records": 2, "epsilon": 1.0}],
+    })  # fmt: skip
+    x = np.array([[1.0, 0.0, 0.0, 0.2, 1.0], [0.0, 0.0, 1.0, -0.6, 1.0]])  # one of levels each, size, and the intercept
+    y = np.array([40.0 + 20.0 * 0.3, 40.0 - 20.0 * 0.9])
+    found = Histograms.agreed(terms, 5).of(Squared(), Records.of(x, y), np.zeros(5))
+    assert found[:BINS].tolist() == [0.5, 0, 0.5, 0, 0, 0, 0, 0, 0]
+    assert found[BINS:].nonzero()[0].tolist() == np.searchsorted(EDGES, [-0.9, 0.3]).tolist()
 
 
 def test_shares_are_the_nearest_that_are_shares() -> None:

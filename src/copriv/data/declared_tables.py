@@ -41,7 +41,7 @@ LOGITS, EVENTS = (0.3, 40.0), 1.5
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class NoisyShares:
     """Noisy shares of a table's rows (`copriv.mechanisms.lengths`)."""
 
     lengths: Float[Array, " bins"]
@@ -78,7 +78,7 @@ class DeclaredTables:
     """The law of tables of a schema."""
 
     schema: Schema
-    measured: Measured | None = None
+    measured: NoisyShares | None = None
     """What has been measured of the one that there is, where anything was."""
 
     def draw(self, rng: np.random.Generator, rows: int, typical: bool = False) -> Records:
@@ -123,7 +123,7 @@ class DeclaredTables:
         noisy = (np.sqrt(told_by) * told + rng.normal(size=len(told))) / np.sqrt(1.0 + told_by)
         return np.asarray(np.clip(middle + spread * noisy, target.low, target.high))
 
-    def _as_long(self, x: Array, known: Measured, rng: np.random.Generator) -> Array:
+    def _as_long(self, x: Array, known: NoisyShares, rng: np.random.Generator) -> Array:
         """Columns of numbers, multiplied by one factor, drawn given how long rows were measured to be."""
         cells = np.hstack(self._cells)
         low, high = cells.min(axis=0), cells.max(axis=0)

@@ -48,7 +48,8 @@ def title(outlook: Forecast) -> str:
 def made_from(outlook: Forecast) -> str:
     """Explain what a forecast is made from, and what public rows are."""
     if outlook.agreed.agreement.data.declared_only:
-        return f"Made without public rows, from {outlook.description}."
+        pilot = " and a pilot's answers" * (outlook.kind == "after the pilot")
+        return f"Made without public rows, from {outlook.description}{pilot}."
     return f"Made from {outlook.public_rows:,} public rows: records of the owners' kind that anybody may read."
 
 

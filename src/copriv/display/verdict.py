@@ -227,8 +227,8 @@ def _lengths(found: PilotOutlook) -> str | None:
     measures = "how long rows are and where targets lie in their declared ranges"
     if found.share:
         return (
-            f"The pilot, {percent(found.share)} of every epsilon, first measures {measures}; the run is planned by that, which "
-            "is counted here."
+            f"The pilot, {percent(found.share)} of every epsilon, first measures {measures}; the run is planned by that, and "
+            "these numbers allow for it."
         )
     if found.recommended:
         return (
@@ -275,9 +275,10 @@ def _for_whom(epsilon: float | None) -> str:
 def assumption(outlook: Forecast) -> str:
     """State the assumption that public rows are a random sample, and where they differ from one."""
     if outlook.agreed.agreement.data.declared_only:
+        measured = " as far as a pilot did not measure them" * (outlook.kind == "after the pilot")
         return (
-            "This holds for tables as they are usually declared: columns use a twentieth to all of their ranges, and share "
-            "what they tell of the target."
+            f"This holds for tables as they are usually declared{measured}: columns use a twentieth to all of their ranges, "
+            "and share what they tell of the target."
         )
     said = ["This holds if the public rows are a random sample of all owners' records."]
     if outlook.sampled_by_owner:

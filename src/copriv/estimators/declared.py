@@ -218,15 +218,16 @@ def without_data(
     longer counts for less. Pure ε is (ε, δ), so owners that state a δ may be asked with δ = 0.
     nonzero: the most columns in which a row is not 0; of the levels of a category that is one. None: all columns.
     tighter: candidates for the bounds on rows over those declared.
-    measured: in whose units this is asked. Beside an intercept lengths do not say how columns vary about their means.
+    measured: in whose units this is asked, where what is wanted is in the declared ones. Beside an intercept lengths do not say
+    how columns vary about their means.
     """
-    model, data = wanted["model"], wanted["data"]
-    loss = named(model["loss"], model["threshold"])
-    columns = len(data["features"])
+    known, data = measured or Measured(), wanted["data"]
+    model = {**wanted["model"], "threshold": wanted["model"]["threshold"] / known.width}
+    loss, columns = named(model["loss"], model["threshold"]), len(data["features"])
     nonzero = nonzero or columns
     longest = _longest(nonzero, row_norm)
     B = min(nonzero, np.sqrt(nonzero) * longest) if data["feature_bound"] == "auto" else data["feature_bound"]
-    known, of_classes = measured or Measured(), isinstance(loss, OfMargin)
+    of_classes = isinstance(loss, OfMargin)
     scales: tuple[float, ...] = SCALES if model["intercept"] else (1.0,)
     if model["regularization"] > 1e-5:  # more than by default; a larger unit would weaken what is asked for
         scales = tuple(scale for scale in scales if scale <= 1.0)

@@ -178,7 +178,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 answer = answered(problem_of(asked, 1.0, target), ledgers[0])
                 found = Measured.of(answer, noise, bool(self.fit_intercept), share_spent)
                 with suppress(AgreementError, InvalidInput):
-                    closest = without_data(found.in_units(rest), row_norm, found, nonzero=nonzero)
+                    closest = without_data(rest, row_norm, found, nonzero=nonzero)
                     closer = closest.scale * 2.0**found.columns
                     sized = problem_of(closest.agreement, closer, found.clipped(target))
                     owners_of(sized)
@@ -200,7 +200,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             measured.centre + float(theta[-1]) if self.fit_intercept else 0.0,
         )
         if lengths is not None and settled.drowned:  # what was measured says so; the fit is whole
-            _warn_of_noise(settled, enough(measured.in_units(rest), row_norm, measured, nonzero), wanted)
+            _warn_of_noise(settled, enough(rest, row_norm, measured, nonzero), wanted)
         return self
 
     @property

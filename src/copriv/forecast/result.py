@@ -214,7 +214,7 @@ class Forecast(Shown, Framed, Drawn):
     @property
     def insurance_premium(self) -> float:
         """Cost of the recommended terms over that of the cheapest that were run, less 1, where there are no outliers."""
-        if self.kind == "without public rows":
+        if self.agreed.agreement.data.declared_only:
             return 0.0
         agreed, mean = [self.agreed] * self.agreed.private, self.recommended.relative_fitness.end["mean"]
         least = min(one.relative_fitness.end["mean"] for one in (*agreed, *(run.assessment for run in self.runs)))

@@ -1,19 +1,17 @@
 """One answer that looks for the scale of a table: noisy shares of its rows by length, and of its targets by interval.
 
 Formal guarantee. A row is in one bin of lengths, ‖x‖₂ in (r/2, r], (r/4, r/2], … of its numbers (where other columns are
-declared, these are left out; so is an intercept), and in one of targets,
-between two neighbours of `EDGES`; the first and last bins have all that is beyond. J = 2 histograms, and J = 1 for classes,
-whose targets have one size. The shares of n units, each over J, are a mean of vectors of L1 norm at most 1. So
-replacing a unit moves them by at most 2/n in L1, and with Laplace noise of scale 2/(nε) on each they are ε-differentially
-private. Undone, the noise has scale 2J/(nε) on each share. A person's rows have weights that add up to 1.
+declared, these are left out; so is an intercept), and in one of targets, between two neighbours of `EDGES`; the first and
+last bins have all that is beyond. J = 2 histograms, and J = 1 for classes, whose targets have one size. The shares of n units,
+each over J, are a mean of vectors of L1 norm at most 1. So replacing a unit moves them by at most 2/n in L1, and with Laplace
+noise of scale 2/(nε) on each they are ε-differentially private. Undone, the noise has scale 2J/(nε) on each share. A person's
+rows have weights that add up to 1.
 
 No model follows from this answer: it says in which unit the next one is to be asked (`Measured`), of an estimator or after
 the pilot of owners without public rows. Where the target's range is declared, `EDGES` are in units of half of it.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -37,8 +35,8 @@ EDGES = np.array([*(-end for end in reversed(_ENDS)), *_ENDS])
 TARGETS = len(EDGES) + 1
 """Bins of targets."""
 SHARES = ((0.1, 0.1),)
-"""Shares of ε for this answer, each with the largest scale of noise
-on the share of rows in a bin at which it is spent: the first that is heard, or none."""
+"""Shares of ε for this answer, each with the largest scale of noise on the share of rows in a bin at which it is spent: the
+first that is heard, or none."""
 SHARES_OF_RANGES = ((0.1, 0.1), (0.2, 0.1), (0.4, 0.1))
 """The same for numbers of which ranges alone are declared. A target's range that is ten times too wide costs more than 40 %
 of ε (`benchmarks.published`)."""
@@ -249,8 +247,3 @@ class Measured:
     def clipped(self, target: Float[Array, " records"]) -> Float[Array, " records"]:
         """Targets in the unit that was found."""
         return np.asarray(np.clip((target - self.centre) / self.width, -1.0, 1.0))
-
-    def in_units(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """What is wanted, for a target in its unit."""
-        model = wanted["model"]
-        return {**wanted, "model": {**model, "threshold": model["threshold"] / self.width}}

@@ -78,7 +78,7 @@ def runs_in(
     return in_worlds((_mixed(world(few), world, agreement, most) for world in worlds), runs, seed, record_at)
 
 
-def mean_cost(worlds: Sequence[World], agreement: Agreement | Sequence[Agreement], runs: int, seed: int) -> float:
+def mean_cost(worlds: Sequence[World], agreement: Agreement, runs: int, seed: int) -> float:
     """E ψ at the end of an agreement's run, over `runs` runs in each world."""
     return float(np.mean(runs_in([world.problem for world in worlds], agreement, runs, seed).relative_fitness[..., -1]))
 

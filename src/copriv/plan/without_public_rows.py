@@ -204,7 +204,6 @@ def after_pilots(sample: DeclaredSample, worlds: Sequence[World], mechanism: Mec
 
 def _staying(agreement: Agreement, sample: DeclaredSample) -> Agreement:
     """The run that stays at the mean of targets that the pilot told, or at its start."""
-    assert isinstance(sample, DeclaredSample)
     start = list(agreement.agreement.start or ())
     if agreement.model.intercept and isinstance(sample.tables.schema.target, Number):
         start[-1] = sample.tables.mean
@@ -276,8 +275,8 @@ def plan_declared(sample: PublicSample, runs: int = 40, seed: int = 0) -> Plan:
     if known is not None:
         made.append(_staying(made[0], sample))
     tried = {agreement.fingerprint: agreement for agreement in made}
-    if sample.awaits_pilot:  # of each mechanism, which alone is fixed before it
-        tried = {agreement.agreement.mechanism: agreement for agreement in made[::-1]}
+    if sample.awaits_pilot:  # of each mechanism, which alone is fixed before it, the terms of the least expected cost
+        tried = {agreement.agreement.mechanism: agreement for agreement in reversed(made)}
     for agreement in tried.values():
         each = [agreement] * len(worlds)
         if sample.awaits_pilot:

@@ -12,13 +12,14 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.agreement.data_terms import schema_of
-from copriv.data import declared_tables
-from copriv.data.declared_tables import DeclaredTables
+from copriv.data.declared_tables import DeclaredTables, NoisyShares
 from copriv.errors import NotCertified
 from copriv.mechanisms.lengths import BINS, EDGES, Histograms, Measured, target_range
 from copriv.model.records import Records
 from copriv.populations.public_sample import PublicSample, nothing_left
 from copriv.populations.world import World, curvature_of
+from copriv.privacy.noise import Law
+from copriv.privacy.simulated_noise import draws
 from copriv.problem import Problem
 from copriv.types import Array
 
@@ -65,7 +66,7 @@ class DeclaredSample(PublicSample):
         scale = 2.0 * asked.number * float(np.sqrt(np.sum(np.square(terms.weights / (terms.records * budgets)))))
         exact = asked.of(world.pool.loss, rows, np.zeros(0))
         # Of one owner's noise; that of many together is closer to normal.
-        return Measured.of(exact + rng.laplace(scale=scale, size=len(exact)), scale, terms.model.intercept)
+        return Measured.of(exact + scale * draws(rng, Law.LAPLACE, len(exact)), scale, terms.model.intercept)
 
     @cached_property
     def tables(self) -> DeclaredTables:
@@ -75,7 +76,7 @@ class DeclaredSample(PublicSample):
             return law
         middle, half = target_range(self.problem.terms)
         found = known.noisy[:BINS], known.noisy[BINS:], middle + half * EDGES
-        return replace(law, measured=declared_tables.Measured(*found, np.sqrt(2.0) * known.noise))
+        return replace(law, measured=NoisyShares(*found, np.sqrt(2.0) * known.noise))
 
     def _draw(self, seed: tuple[int, ...]) -> World | None:
         n, p = int(self.problem.terms.records.sum()), self.problem.n_parameters

@@ -81,7 +81,8 @@ def command(
 
 def _after_pilots(problem: Problem, seed: int, pilots: int) -> tuple[list[Problem], list[str]]:
     """Simulate pilots, and plan the run after each: the problem under each plan, and the plans in words."""
-    log("planning rule, mechanism and number of answers of the run on the public rows, before the pilot")
+    known = "from the declared columns" if problem.terms.data.declared_only else "on the public rows"
+    log(f"planning rule, mechanism and number of answers of the run {known}, before the pilot")
     with progress("planning"):
         before = before_pilot(problem, seed)
     found, said = [], list[str]()
