@@ -49,6 +49,18 @@ def test_the_pilot_answers_once_and_purely_and_the_rest_has_what_is_left_and_all
     assert {first.fingerprint, rest.fingerprint}.isdisjoint({agreed(0.25, delta=1e-6).fingerprint})
 
 
+def test_both_phases_are_seen_as_sums_with_the_same_promises_and_shares_of_every_floor():
+    seen = {"aggregation": "sum", "colluding": 0, "attempts": 2, "rule": "S2", "answers": 12, "step": 1.0}
+    whole = agreed(0.25, **seen).replace(owner={"floor": 4.0})
+    first, rest = whole.phases
+    assert (first.mechanism.one_answer, first.answers, first.attempts) == (True, 3, 2)
+    assert (rest.answers, rest.attempts) == (12, 2)
+    assert all(phase.summed and phase.colluding == phase.dropouts == 0 for phase in (first, rest))
+    assert [o.floor for o in first.owner] == [1.0, 1.0]
+    assert [o.floor for o in rest.owner] == [3.0, 3.0]
+    assert first.members == rest.members == ((0, 1),)
+
+
 @given(st.floats(1e-6, 100), st.floats(1e-6, 0.999))
 def test_both_phases_never_spend_more_than_was_agreed(epsilon, share):
     phases = agreed(share, epsilon=epsilon).phases
@@ -81,7 +93,7 @@ def test_the_card_shows_the_phases():
         ),
         ({"pilot": "yes"}, {}, "agreement.pilot"),
         ({"pilot": 0.1, "mechanism": "pilot", "answers": 1, "rule": "A2"}, {}, "agreement.pilot: the run after it"),
-        ({"pilot": 0.1, "aggregation": "sum", "colluding": 0}, {}, "agreement.pilot: the learner sees each"),
+        ({"pilot": 0.1, "aggregation": "sum"}, {}, "agreement.colluding: with 1 of 2 owners"),
         ({"pilot": 0.1}, {"gradient_bound": 1.0, "gradient_bound_assumed": True}, "agreement.pilot: clips"),
     ],
 )

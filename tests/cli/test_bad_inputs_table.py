@@ -294,7 +294,7 @@ AGREEMENTS = {
     "a pilot of next to nothing": ("seed = 7", "seed = 7\npilot = 1e-300", "at least 1e-12"),
     "a pilot misspelt": ("seed = 7", "seed = 7\npilott = 0.1", "did you mean pilot?"),
     "a pilot after the pilot": ("seed = 7", 'seed = 7\npilot = 0.1\nmechanism = "pilot"', "mechanism"),
-    "a pilot of a sum": ("seed = 7", 'seed = 7\npilot = 0.1\naggregation = "sum"\ncolluding = 0\ngroup_size = 2', "leave"),
+    "a sum of two": ("seed = 7", 'seed = 7\npilot = 0.1\naggregation = "sum"\ngroup_size = 2', "at most N - 2 = 0"),
     "a pilot on a graph": ("seed = 7", 'seed = 7\npilot = 0.1\ngraph = "ring"', "leave"),
     "ranges without a pilot": ("seed = 7", "seed = 7\nranges = {step = [0.1, 1.0]}", "or leave ranges out"),
     "ranges of a guarantee": (

@@ -10,12 +10,12 @@ from copriv.agreement import Agreement
 from copriv.display.forecast import details, notes
 from copriv.errors import AgreementError
 from copriv.forecast import after_pilot
-from copriv.forecast.after_pilot import before_pilot
+from copriv.forecast.after_pilot import before_pilot, pilots
 from copriv.forecast.pilot_answers import noise_foreseen, pilot_terms, told_by
 from copriv.populations.owner_posterior import common_shift
 from copriv.populations.public_sample import Lengths
 from copriv.problem import Problem
-from copriv.simulation.runs import one_answers
+from copriv.simulation.runs import one_answers, one_sum
 
 SHIFTS = (0.0, 0.0, 0.0, 1.5)
 """Of each owner's level: the last differs from the others."""
@@ -144,6 +144,51 @@ def test_its_noise_is_as_large_as_it_says_and_its_error_too(data, public):
     seen, said = np.var([one.pull for one in made], axis=0).mean(), np.mean([one.noise for one in made]) - φ
     assert 0.85 < seen / said < 1.15
     assert not 0.85 < seen / (2 * said) < 1.15
+
+
+SUM = {"aggregation": "sum", "colluding": 1, "rule": "S2"}
+
+
+def test_a_sum_without_noise_tells_the_common_model_as_all_answers_do_and_no_owner_from_another(data, public):
+    found = []
+    for seen in ({}, SUM):
+        problem = Problem.of(terms(0.5, 1e9, answers=1, **{"rule": "S2", **seen}), data, public)
+        before = before_pilot(problem)
+        asked = pilot_terms(before, problem.terms.phases[0]).replace(model={"gradient_bound": 1e4})
+        found.append(told_by(before, asked, pilots(problem.under(asked), [np.random.SeedSequence(1)])))
+    each, together = found
+    assert (each.by_owner, together.by_owner, together.pull.shape) == (True, False, (0, 4))
+    np.testing.assert_allclose(together.centre, each.centre, atol=1e-6)
+    np.testing.assert_allclose(together.lengths.shares, each.lengths.shares, atol=1e-6)
+
+
+def test_the_noise_of_a_sum_is_as_large_as_it_says_and_a_fourth_of_that_of_four_answers(data, public):
+    """Of 400 pilots: four owners of one ε share the noise of one, of which one owner's share is not counted on (4/3)."""
+    variances, said = [], []
+    for seen in ({"rule": "S2"}, SUM):
+        problem = Problem.of(terms(0.5, answers=2, **seen), data, public)
+        before = before_pilot(problem)
+        asked = pilot_terms(before, problem.terms.phases[0])
+        streams = np.random.SeedSequence(5).spawn(400)
+        if asked.summed:
+            answers = one_sum(problem.under(asked), streams)[:, None]
+        else:
+            answers = np.array(one_answers(problem.under(asked), streams, asked.noise_scales())).swapaxes(0, 1)
+        made = [told_by(before, asked, one) for one in answers]
+        variances.append(np.var([one.lengths.shares for one in made], axis=0).mean())
+        said.append(made[0].lengths.variance)
+    assert variances[0] / said[0] == pytest.approx(1.0, abs=0.12)
+    assert variances[1] / said[1] == pytest.approx(1.0, abs=0.12)
+    assert said[1] / said[0] == pytest.approx((4 / 3) / 4)
+
+
+def test_a_pilot_that_is_seen_as_a_sum_leaves_open_how_owners_differ(data, public):
+    asked = terms(answers=1, **SUM)
+    before, after = copriv.forecast(asked, public, runs=32), copriv.pilot(asked, data, public=public, seed=1, runs=32)
+    assert "is seen as a sum alone" in before.pilot_in_words
+    assert "nothing of how owners differ" in before.pilot_in_words
+    assert (after.kind, after.heterogeneity.source) == ("after the pilot", "not stated")
+    assert after.recommended.agreement.summed
 
 
 def test_what_is_stated_is_not_asked_of_the_pilot(data, public):

@@ -18,7 +18,7 @@ from copriv.display.forecast import made_from
 from copriv.errors import AgreementError, CoprivError, DataError
 from copriv.forecast.after_pilot import before_pilot, told
 from copriv.forecast.phases import AfterPilot, to_sign
-from copriv.mechanisms.lengths import BINS, EDGES, TARGETS
+from copriv.mechanisms.lengths import BINS, EDGES, TARGETS, noise_on_mean
 from copriv.plan import plan
 from copriv.plan.without_public_rows import offers
 from copriv.problem import Problem
@@ -185,6 +185,19 @@ def test_a_pilot_is_as_large_as_it_must_be_to_be_heard() -> None:
     first, run = quiet.phases
     assert (first.agreement.mechanism, first.agreement.reach, first.owner[0].epsilon) == ("lengths", 1.0, 0.4)
     assert first.owner[0].epsilon + run.owner[0].epsilon <= 4.0
+
+
+def test_a_sum_needs_a_smaller_pilot_to_be_heard() -> None:
+    """Ten owners of one size and ε share the noise of one, of which one owner's share is not counted on (10/9)."""
+    owners = [{"name": f"{k}", "records": 100, "epsilon": 1.0} for k in range(10)]
+    terms = Agreement.of({**wide(1.0).to_dict(), "owner": owners})
+    seen = terms.replace(agreement={"aggregation": "sum"})
+    each, together = (noise_on_mean(one, 1.0) for one in (terms, seen))
+    assert each == pytest.approx(2 * 2 / 100 / np.sqrt(10))
+    assert together == pytest.approx(2 * 2 / 1000 * np.sqrt(10 / 9))
+    assert (terms.pilot_share, seen.pilot_share) == (0.2, 0.1)
+    first = seen.phases[0]
+    assert first.mechanism.deviations(first)[0] * 2 == pytest.approx(together / 0.1)
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])

@@ -271,6 +271,19 @@ def test_records_that_several_owners_hold_can_be_personalized_at_home() -> None:
     )
 
 
+def test_owners_whose_sum_alone_was_seen_finish_at_home_as_others_do() -> None:
+    """The finding: no model of a run in sums could be finished at home, nor a plan of one be simulated on own records."""
+    owners = [{"name": name, "records": 50, "epsilon": 1.0, "floor": 4.0} for name in "abcd"]
+    plain = copriv.Agreement.of({**_agreement().to_dict(), "owner": [{**one, "floor": None} for one in owners]})
+    summed = plain.replace(agreement={"aggregation": "sum", "dropouts": 1}).to_dict()
+    data, θ = _rows(50, [1.0, -1.0, 0.5, 0.0], 0), np.ones(P)
+    in_sums = copriv.Agreement.of({**summed, "owner": owners})
+    assert in_sums.owner[0].floor == 4
+    np.testing.assert_array_equal(copriv.personalize(in_sums, θ, data), copriv.personalize(plain, θ, data))
+    rows = [_rows(50, [1.0, -1.0, 0.5, 0.0], k) for k in range(4)]
+    assert copriv.simulate(in_sums, rows, runs=2, own_records=True).owners[0].own
+
+
 def test_a_level_is_found_though_no_row_is_near_a_kink() -> None:
     """Curvature is 0 there: the step was as good as endless, and halved too seldom ended at a level of −45 million."""
     rng = np.random.default_rng(18)

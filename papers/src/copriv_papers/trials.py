@@ -17,6 +17,7 @@ from sklearn.metrics import average_precision_score
 from copriv.agreement import Agreement
 from copriv.data.source import Source
 from copriv.data.specification import open_dataset
+from copriv.forecast.after_pilot import after_pilot, before_pilot
 from copriv.model.fitness import Optimum, relative_fitness
 from copriv.model.records import Records
 from copriv.plan import plan
@@ -149,9 +150,11 @@ def reference(trial: Trial) -> Reference:
     if trial.mechanism != "planned":
         return fitted
     problem = loaded(trial.data).under(trial.agreement)
-    one_answer = False if trial.gradients_only else None
-    made = plan(_seen(problem, trial.planned_on), keep=False, one_answer=one_answer)
-    return replace(fitted, planned=made.agreement)
+    public, sample, one_answer = _seen(problem, trial.planned_on), None, False if trial.gradients_only else None
+    if trial.agreement.has_pilot:
+        sample = after_pilot(before_pilot(public, trial.seed), problem, trial.seed)
+        public = sample.problem
+    return replace(fitted, planned=plan(public, keep=False, one_answer=one_answer, sample=sample).agreement)
 
 
 @lru_cache(maxsize=3)

@@ -26,7 +26,7 @@ from pydantic import ValidationError, model_validator
 
 from copriv import losses, mechanisms, rules
 from copriv.agreement.phases import check_pilot, documents_of, within
-from copriv.agreement.sums import check_sums
+from copriv.agreement.sums import IN_SUMS, check_sums
 from copriv.errors import AgreementError
 from copriv.formatting.cards import Card, Columns, Framed, Shown, Table, in_short
 from copriv.formatting.numbers import counted
@@ -139,7 +139,7 @@ class Agreement(Shown, Framed, AgreedTerms):
         if not self.summed:
             return self
         document = self.to_dict()
-        for key in ("aggregation", "colluding", "dropouts", "attempts"):
+        for key in IN_SUMS:
             document["agreement"].pop(key, None)
         if self.attempts:
             document["agreement"]["answers"] = self.answers - self.attempts

@@ -5,13 +5,14 @@ terms (`pilot_terms`), and the `ranges` of the terms that its answers choose. `w
 ones; its guarantee does not rest on them, as each phase keeps its budget for any of them (docs/proofs/phases.md).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from math import nextafter
 from typing import Any
 
 import numpy as np
 
+from copriv.agreement.sums import IN_SUMS
 from copriv.errors import AgreementError
 from copriv.formatting.sanitize import printable
 from copriv.mechanisms import Pilot
@@ -27,11 +28,6 @@ def check_pilot(agreed: AgreedTerms) -> None:
     if agreed.agreement.mechanism == Pilot.name:
         raise AgreementError(
             "agreement.pilot: the run after it cannot be a pilot too; leave agreement.mechanism out to have it planned"
-        )
-    if agreed.summed:
-        raise AgreementError(
-            'agreement.pilot: the learner sees each answer of a pilot, where aggregation = "sum" says that it sees none; '
-            "leave one out"
         )
     if agreed.model.gradient_bound_assumed:
         raise AgreementError(
@@ -55,8 +51,8 @@ def documents_of(agreed: AgreedTerms, share: float) -> tuple[dict[str, Any], dic
     whole, own = document["agreement"], document["agreement"].get("pilot_terms", {})
     only_before = ("pilot", "pilot_terms", "ranges")
     run = {**document, "agreement": {key: value for key, value in whole.items() if key not in only_before}}
-    run["owner"] = [{**owner, "epsilon": _rest(owner["epsilon"], share)} for owner in document["owner"]]
-    in_common: tuple[str, ...] = ("name", "seed", "goal", "worthwhile", "learner_key")
+    run["owner"] = [{**owner, **_each(owner, lambda whole: _rest(whole, share))} for owner in document["owner"]]
+    in_common: tuple[str, ...] = ("name", "seed", "goal", "worthwhile", "learner_key", *IN_SUMS)
     if agreed.agreement.agreed_talk is not None:  # owners get their turns in one way during a run
         in_common += ("schedule", "interval", "service")
     terms = {key: whole[key] for key in in_common if key in whole}
@@ -64,16 +60,24 @@ def documents_of(agreed: AgreedTerms, share: float) -> tuple[dict[str, Any], dic
     if agreed.data.declared_only:
         asked, bound = Lengths.name, 1.0  # of gradients, of which none is asked for
         terms["reach"] = longest_row(agreed)
-    terms |= {"rule": WITHOUT_WAITING.name, "horizon": agreed.n_owners, "answers": 1, "mechanism": asked}
+    once = 1 + agreed.summed * agreed.attempts
+    horizon = max(agreed.n_owners, once)
+    terms |= {"rule": WITHOUT_WAITING.name, "horizon": horizon, "answers": once, "mechanism": asked}
     terms |= {key: own[key] for key in ("start", "preconditioner", "loss_bound", "reach") if key in own}
     model = {**document["model"], "gradient_bound": bound}
     pilot = {**document, "agreement": terms, "model": model}
     if "feature_bound" in own:
         pilot["data"] = {**document["data"], "feature_bound": own["feature_bound"]}
     pilot["owner"] = [
-        {**owner, "group": None, "epsilon": share * owner["epsilon"], "delta": 0.0} for owner in document["owner"]
+        {**owner, "group": None, "delta": 0.0, **_each(owner, lambda whole: share * whole)}
+        for owner in document["owner"]
     ]
     return pilot, run
+
+
+def _each(owner: Mapping[str, Any], part: Callable[[float], float]) -> dict[str, float]:
+    """A phase's part of an owner's ε, and of what is left of its promise if all others work together."""
+    return {key: part(owner[key]) for key in ("epsilon", "floor") if key in owner}
 
 
 def _rest(epsilon: float, share: float) -> float:

@@ -5,6 +5,9 @@ from copriv.mechanisms import Mechanism
 from copriv.mechanisms.mechanism import but_for
 from copriv.terms import AgreedTerms
 
+IN_SUMS = ("aggregation", "colluding", "dropouts", "attempts")
+"""Keys of [agreement] that say what the learner sees."""
+
 
 def check_sums(agreed: AgreedTerms, mechanism: Mechanism, members: tuple[tuple[int, ...], ...]) -> None:
     """Raise AgreementError, naming the field, for sums that cannot be kept, and for their keys without sums.
@@ -13,8 +16,7 @@ def check_sums(agreed: AgreedTerms, mechanism: Mechanism, members: tuple[tuple[i
     """
     terms, t, N = agreed.agreement, agreed.colluding, agreed.n_owners
     if not agreed.summed:
-        keys = ("colluding", "dropouts", "attempts")
-        given = [f"agreement.{key}" for key in keys if getattr(terms, key) is not None]
+        given = [f"agreement.{key}" for key in IN_SUMS[1:] if getattr(terms, key) is not None]
         given += ["owner.floor" for table in agreed.owner_tables if table.floor is not None]
         if given:
             raise AgreementError(f'{given[0]}: is for sums of answers alone; set aggregation = "sum", or leave it out')

@@ -195,6 +195,11 @@ def pilot(outlook: Forecast) -> str | None:
     found = outlook.pilot
     if found is not None and outlook.agreed.agreement.data.declared_only:
         return _lengths(found)
+    if found is not None and outlook.agreed.agreement.summed:
+        return (
+            f"The pilot, {percent(found.share)} of every epsilon, is seen as a sum alone: it says where the common model is "
+            "and how long rows are, and nothing of how owners differ."
+        )
     if found is None or not (found.share or found.open):
         return None
     if not found.open:

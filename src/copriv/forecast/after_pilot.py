@@ -7,7 +7,7 @@ Only the pilot's noisy answers are read here: exact numbers of private records a
 noise is simulated, from a seed, so that a forecast made of them is not private, and says so.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from copriv.plan import leaves_open, plan
 from copriv.populations.declared_sample import DeclaredSample, sample_of
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
-from copriv.simulation.runs import one_answers
+from copriv.simulation.runs import one_answers, one_sum
 from copriv.types import Array
 
 
@@ -105,16 +105,22 @@ def after_pilot(before: PublicSample, problem: Problem, seed: int = 0) -> Public
     """The public sample with what a pilot tells that is simulated on the problem's records. before: of `before_pilot`."""
     asked = pilot_terms(before, problem.terms.phases[0])
     streams = [np.random.SeedSequence(seed, spawn_key=(28,))]
-    answers = np.concatenate(one_answers(problem.under(asked), streams, asked.noise_scales()))
-    return told(before, asked, answers)
+    return told(before, asked, pilots(problem.under(asked), streams))
 
 
-def told(before: PublicSample, asked: Agreement, answers: Float[Array, "owners answer"]) -> PublicSample:
-    """The public sample with what the owners' answers to a pilot (`pilot_terms`) tell, and the run begun where they point."""
+def pilots(problem: Problem, streams: Sequence[np.random.SeedSequence]) -> Float[Array, "seen answer"]:
+    """What a learner sees of a simulated pilot: each owner's answer or, where it sees sums alone, their weighted mean."""
+    if problem.terms.summed:
+        return one_sum(problem, streams)
+    return np.concatenate(one_answers(problem, streams, problem.terms.noise_scales()))
+
+
+def told(before: PublicSample, asked: Agreement, answers: Float[Array, "seen answer"]) -> PublicSample:
+    """The public sample with what is seen of a pilot (`pilot_terms`), and the run begun where that points."""
     if isinstance(before, DeclaredSample):
         w = asked.weights
-        noise = float(np.sqrt(np.sum(np.square(w * asked.noise_scales()))))
-        return replace(before, measured=Measured.of(w @ answers, noise, asked.model.intercept), _made={})
+        noise, seen = float(np.sqrt(np.sum(np.square(w * asked.noise_scales())))), np.ones(1) if asked.summed else w
+        return replace(before, measured=Measured.of(seen @ answers, noise, asked.model.intercept), _made={})
     sample = replace(before, pilot=told_by(before, asked, answers), _made={})
     run = before.problem.terms
     if run.agreement.start is None and leaves_open(run):

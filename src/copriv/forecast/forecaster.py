@@ -204,7 +204,9 @@ def forecast_of(
     asked = Asked.of(problem.terms.goal, problem.terms.worthwhile, levels, undetermined)
     owners = owners_of(problem.terms, members, recommended, seen, subset, starts, asked)
     pilot = None
-    if not after and not alike and not sample.declared:
+    if problem.terms.summed and not sample.declared:
+        pilot = PilotOutlook(share, 0.0, 0, ()) if share else None
+    elif not after and not alike and not sample.declared:
         draws = [seen.heterogeneity_and_pays(recommended, i, asked, worlds) for i in range(len(records))]
         pilot = pilot_outlook(sample, share, members, draws, [owner.verdict == "open" for owner in owners])
     if sample.declared and not after:

@@ -51,9 +51,9 @@ def to_sign(agreement: Agreement, outlook: Forecast) -> Agreement:
     own |= {"gradient_bound": asked.gradient_bound, "feature_bound": asked.data.feature_bound}
     document["agreement"] |= {
         "rule": planned.agreement.rule,
-        "pilot": agreement.pilot_share,  # a number, which is the same on every machine
         "pilot_terms": {key: value for key, value in own.items() if value is not None},
         "ranges": _ranges(run, planned, asked),
+        **dict[str, Any](pilot=agreement.pilot_share),  # a number, which is the same on every machine
     }
     document["data"]["feature_bound"] = planned.data.feature_bound
     owners = zip(document["owner"], agreement.owner_tables, strict=True)

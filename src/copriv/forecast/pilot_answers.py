@@ -17,7 +17,8 @@ that plans are insured against (`copriv.plan.outliers`).
 
 The weighted mean tells d, that of the common model: its prior is the sampling error of the public model, C/n₀, and noise
 averages out in its likelihood. What is left of each owner is evidence of its heterogeneity
-(`copriv.populations.owner_posterior`).
+(`copriv.populations.owner_posterior`). Where only the sum of answers is seen, it tells the weighted mean and no owner from
+another.
 """
 
 import numpy as np
@@ -56,8 +57,8 @@ def pilot_terms(sample: PublicSample, agreement: Agreement) -> Agreement:
     )
 
 
-def told_by(sample: PublicSample, agreed: Agreement, answers: Float[Array, "owners answer"]) -> PilotAnswers:
-    """What the owners' answers to a pilot (`pilot_terms`) tell."""
+def told_by(sample: PublicSample, agreed: Agreement, answers: Float[Array, "seen answer"]) -> PilotAnswers:
+    """What the owners' answers to a pilot (`pilot_terms`) tell, or their weighted mean, where that alone is seen."""
     problem, r, p = sample.problem, sample.records, sample.problem.n_parameters
     numbers = PilotNumbers.agreed(agreed, p)
     start, Ξ, w, share = np.array(agreed.agreement.start), numbers.bound, agreed.weights, r.weight / r.total
@@ -72,12 +73,14 @@ def told_by(sample: PublicSample, agreed: Agreement, answers: Float[Array, "owne
     h = 0.1 * np.sqrt(2.0 * sample.optimum.value / p)
     a = np.array([share @ (clipped(start + h * e)[1] - clipped(start - h * e)[1])[:, j] for j, e in enumerate(V.T)])
     a = np.clip(a / (2.0 * h), 0.1, 1.0)
-    pull = (numbers.parts(answers)[0] @ to - share @ cut) / a
+    gradients, _, lengths, *_ = numbers.parts(answers)
+    seen = np.ones(1) if agreed.summed else w
+    pull = (gradients @ to - share @ cut) / a
     scale = agreed.noise_scales()
     own = 2.0 * np.square(scale)[:, None] * s / a**2
     # What the public rows do not tell of the clipped part, and an error of the curvature, are the same for all owners.
     rest = cut / a - whole
-    mean = w @ pull
+    mean = seen @ pull
     public = share @ np.square(rest - share @ rest) / r.units + sample.wobble**2 * float(mean @ mean) / p
     prior = V.T @ sample.hessian @ sample.spread @ sample.hessian @ V / problem.unbounded[0].units
     told = 1.0 / (w**2 @ own + public)
@@ -87,9 +90,11 @@ def told_by(sample: PublicSample, agreed: Agreement, answers: Float[Array, "owne
     φ = 2.0 * sample.information / p
     noise = own * (1.0 - 2.0 * w)[:, None] + w**2 @ own + (φ / agreed.records)[:, None]
     counted = float(np.sum((w * scale * numbers.unit[p + len(EDGES) + 1] / numbers.unit[0]) ** 2))
-    lengths = Lengths(numbers.feature_bound, w @ numbers.parts(answers)[2], 2.0 * counted)
-    noise = np.asarray(np.maximum(noise, 1e-300))
-    return PilotAnswers(start, V, -covariance @ (told * mean), root, pull - mean, noise, lengths)
+    each = np.zeros((0, p)) if agreed.summed else pull - mean
+    return PilotAnswers(
+        start, V, -covariance @ (told * mean), root, each, np.maximum(noise, 1e-300)[: len(each)],
+        Lengths(numbers.feature_bound, seen @ lengths, 2.0 * counted),
+    )  # fmt: skip
 
 
 KEPT = 0.5

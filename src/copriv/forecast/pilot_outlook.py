@@ -61,9 +61,9 @@ class PilotOutlook(Shown):
     recommended: float
     """0 where no verdict is open, or where a pilot would settle hardly any; without public rows, where noise would drown it."""
     open: int
-    """Number of owners whose verdict is open; 0 without public rows, where a pilot tells no owner from another."""
+    """Number of owners whose verdict is open; 0 where a pilot tells no owner from another: without public rows, or in a sum."""
     shares: tuple[PilotAt, ...]
-    """By increasing share; with the agreed one. None without public rows."""
+    """By increasing share; with the agreed one. None where a pilot tells no owner from another."""
 
     def at(self, share: float) -> PilotAt | None:
         """The pilot of this share; None for one that is not among them, such as 0."""

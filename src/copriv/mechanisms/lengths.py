@@ -23,7 +23,7 @@ from copriv.mechanisms.statistics import OfNumbers, answers_told
 from copriv.model.records import Records
 from copriv.privacy.clipping import exact_sum
 from copriv.rules.one_answer import Unmoved
-from copriv.rules.rule import Descent, UpdateRule
+from copriv.rules.rule import Descent, SharedSum, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.types import Array, Loss, Whole
 
@@ -176,9 +176,18 @@ def share_heard(agreed: AgreedTerms, left: float = 1.0) -> float:
     `SHARES`, whose noise on the mean is as small as it says; 0 where none is. left: the part of every ε that is agreed here.
     """
     of_classes = isinstance(named(agreed.model.loss, agreed.model.threshold), OfMargin)
-    each = agreed.weights * agreed.overlaps / (agreed.records * agreed.epsilons / left)
-    whole = 2.0 * (2 - of_classes) * float(np.sqrt(np.sum(np.square(each))))
+    whole = noise_on_mean(agreed, 1.0 / left)
     return next((share for share, most in (SHARES if of_classes else SHARES_OF_RANGES) if whole / share <= most), 0.0)
+
+
+def noise_on_mean(agreed: AgreedTerms, times: float) -> float:
+    """Scale of the noise on each share of all owners' rows, of a pilot with so many times every ε that is agreed here."""
+    answers, floors = 1 + agreed.summed * agreed.attempts, [table.floor or np.inf for table in agreed.owner_tables]
+    whole = 2.0 * Histograms.of_run(agreed).number * answers * agreed.overlaps / (times * agreed.records)
+    if not agreed.summed:
+        return float(np.linalg.norm(agreed.weights * whole / agreed.epsilons))
+    together = SharedSum(agreed.weights, agreed.uncounted, whole / agreed.by_owner(floors))
+    return float(np.linalg.norm(together.noise(whole / agreed.epsilons)))
 
 
 def shares(noisy: Float[Array, " bins"]) -> Float[Array, " bins"]:

@@ -326,11 +326,12 @@ class OwnerAgent:
             ledger = self._ledgers.run(self._agreement.fingerprint, run, ε, m, δ)
             self._current, self._owner = (run, ledger), None
             if not self._agreement.has_pilot:
-                self._owner = self._checked[0].charging(ledger, self._times)
-            if self._agreement.summed:
-                assert self._owner is not None, "a pilot and sums are not agreed together"
-                self._sums = OwnersPart(self._agreement, run, self._keys, self._owner)
+                self._answer_as(self._checked[0].charging(ledger, self._times), self._agreement, run)
         return self._current[1]
+
+    def _answer_as(self, owner: Owner, agreed: Agreement, run: str) -> None:
+        """Answer in this run, or this phase of it, from here on."""
+        self._owner, self._sums = owner, OwnersPart(agreed, run, self._keys, owner) if agreed.summed else None
 
     def _begin(self, message: PhaseTerms, welcome: Welcome) -> None:
         """Answer in a phase from here on, whose terms the learner chose.
@@ -351,10 +352,12 @@ class OwnerAgent:
             raise TermsRefused(f"the learner did not sign the terms of phase {k}")
         if self._begun.setdefault((welcome.run, k), terms).fingerprint != terms.fingerprint:
             raise TermsRefused(f"the learner signed other terms of phase {k} before: it began on those, or not at all")
+        if self._owner is not None and self._owner.fingerprint == terms.fingerprint:
+            return  # said again, of a phase that goes on: what was signed in an attempt at a sum stays known
         own, ledger = terms.terms_of(self._name), self._ledger_of(welcome.run)
         budget = PhaseBudget(k, Fraction(own.epsilon), terms.answers, Fraction(own.delta), terms.fingerprint)
         part = PhaseLedger(ledger, budget, agreed.fingerprint, Fraction(self._terms.delta))
-        self._owner = self._checked[k - 1].charging(part, self._times, terms)
+        self._answer_as(self._checked[k - 1].charging(part, self._times, terms), terms, welcome.run)
         given = f"{part.answers} of {terms.answers} answers given"
         self._log(f"phase {k} of {len(self._phases)}: {terms.mechanism.promise(terms, own)}; {given}")
 

@@ -241,8 +241,10 @@ class Run:
         return self.agreed.has_pilot and self.phase == 1 and self.status == "finished" and not self.kept
 
     @property
-    def only_answers(self) -> Float[Array, "owners answer"]:
-        """The answer of every owner, in the agreement's order, of a phase in which each has given one."""
+    def only_answers(self) -> Float[Array, "seen answer"]:
+        """The answer of every owner, in the agreement's order, of a phase in which each has given one; or only their mean."""
+        if self.agreement.summed:
+            return self.trajectory.vector[None, :]
         given = {one.query.owner: one.answer.gradient for one in self.asked.values() if one.answer is not None}
         return np.array([given[name] for name in self.parties])
 
@@ -475,6 +477,8 @@ class Trajectory:
         if matrix is not None and np.shape(matrix) != (p, p):
             raise AgreementError(f"agreement.preconditioner: needs {p} rows of {p} numbers")
         self._state = self._rule.start(θ[None, :])
+        self.vector: Float[Array, " answer"] = np.zeros(0)
+        """What the newest step was taken with: an answer, or a mean of several."""
         self._sums: list[tuple[tuple[str, ...], SharedNoise]] = []
         """Each participant's owners and their noise, where only sums of their answers are seen."""
         if agreement.summed:
@@ -555,7 +559,7 @@ class Trajectory:
             raise InvalidInput(
                 "robust means of running means and steps on a graph need the answers of all owners, in their order, each round"
             )
-        self._state = self._rule.step(self._state, np.array([participant]), answer[None, :])
+        self._state, self.vector = self._rule.step(self._state, np.array([participant]), answer[None, :]), answer
 
     def _unmasked(
         self, participant: int, answers: Mapping[str, Array], opened: Mapping[str, Array], names: tuple[str, ...]

@@ -64,7 +64,7 @@ def knows_owners(sample: PublicSample) -> bool:
     problem = sample.problem
     if not 2 <= problem.terms.n_owners <= MOST_OWNERS or problem.terms.data.heterogeneity is not None:
         return False
-    known = problem.strata_name_owners or sample.pilot is not None
+    known = problem.strata_name_owners or (sample.pilot is not None and sample.pilot.by_owner)
     return known and not any(table.count is not None for table in problem.terms.owner_tables)
 
 
@@ -119,7 +119,8 @@ class OwnerLaws:
         deviation, weights = self._posterior[1][:, :-1], self.sample.problem.terms.records
         u = 0.5 * np.sum((deviation @ self.sample.metric) * deviation, axis=2) / self.sample.optimum.value
         low, value, high = (float(q) for q in np.quantile(u @ (weights / weights.sum()), [0.05, 0.5, 0.95]))
-        return Heterogeneity(value, low, high, "strata" if self.sample.pilot is None else "answers")
+        answered = self.sample.pilot is not None and self.sample.pilot.by_owner
+        return Heterogeneity(value, low, high, "answers" if answered else "strata")
 
     def drawn(self, number: int, seed: int) -> tuple[World, ...]:
         """Draw worlds. Raises InvalidInput where most have no best fitness above 0, so that ψ is undefined."""
@@ -263,7 +264,7 @@ def heterogeneity_of(sample: PublicSample) -> Heterogeneity:
     laws = laws_of(sample)
     if laws is not None and sample.optimum.value > 0:
         return laws.heterogeneity
-    if sample.pilot is not None and problem.terms.n_owners > 1:
+    if sample.pilot is not None and sample.pilot.by_owner and problem.terms.n_owners > 1:
         told, axes = sample.pilot, np.eye(problem.n_parameters)
         noise = told.noise.mean(axis=1)
         return from_answers(told.pull, problem.terms.weights, noise, axes, sample.optimum.value)

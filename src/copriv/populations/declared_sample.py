@@ -14,7 +14,7 @@ from copriv.agreement import Agreement
 from copriv.agreement.data_terms import schema_of
 from copriv.data.declared_tables import DeclaredTables, NoisyShares
 from copriv.errors import NotCertified
-from copriv.mechanisms.lengths import BINS, EDGES, Histograms, Measured, target_range
+from copriv.mechanisms.lengths import BINS, EDGES, Histograms, Measured, noise_on_mean, target_range
 from copriv.model.records import Records
 from copriv.populations.public_sample import PublicSample, nothing_left
 from copriv.populations.world import World, curvature_of
@@ -62,8 +62,7 @@ class DeclaredSample(PublicSample):
         """What a pilot would say in a world."""
         terms, rows = self.problem.terms, world.pool.unbounded[0]
         asked = replace(Histograms.of_run(terms, rows.n_parameters), intercept=False)
-        budgets = terms.epsilons / terms.overlaps * self.share / (1.0 - self.share)
-        scale = 2.0 * asked.number * float(np.sqrt(np.sum(np.square(terms.weights / (terms.records * budgets)))))
+        scale = noise_on_mean(terms, self.share / (1.0 - self.share))
         exact = asked.of(world.pool.loss, rows, np.zeros(0))
         # Of one owner's noise; that of many together is closer to normal.
         return Measured.of(exact + scale * draws(rng, Law.LAPLACE, len(exact)), scale, terms.model.intercept)

@@ -175,7 +175,7 @@ def posterior(
     f, draws, rng = sample.optimum.value, 400, np.random.default_rng([len(rows_of), 12])
     evidence, c = evidence_of(sample, groups), 2.0 * f / sample.problem.n_parameters
     rows = np.array([one.rows / groups.count(group) for one, group in zip(evidence, groups, strict=True)])
-    if (pilot := sample.pilot) is not None:
+    if (pilot := sample.pilot) is not None and pilot.by_owner:
         records = sample.problem.terms.records
         answered = [
             one.with_pilot(one.basis.T @ sample.hessian @ pilot.basis, pull, noise, int(n))

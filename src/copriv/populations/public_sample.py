@@ -62,7 +62,7 @@ class Lengths:
 
 @dataclass(frozen=True, eq=False)
 class PilotAnswers:
-    """Posterior of the common model, and evidence of each owner's deviation from it."""
+    """Posterior of the common model, and evidence of each owner's deviation from it, where each answer was seen."""
 
     start: Float[Array, " p"]
     """θ₀."""
@@ -73,10 +73,15 @@ class PilotAnswers:
     root: Float[Array, "p p"]
     """R, with RRᵀ its covariance."""
     pull: Float[Array, "owners p"]
-    """−(d_i − d), with noise."""
+    """−(d_i − d), with noise; of no owner, where only the sum of answers was seen."""
     noise: Float[Array, "owners p"]
     """Variance of that noise."""
     lengths: Lengths
+
+    @property
+    def by_owner(self) -> bool:
+        """Whether they tell owners apart."""
+        return len(self.pull) > 0
 
     @property
     def centre(self) -> Float[Array, " p"]:

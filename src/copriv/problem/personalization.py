@@ -141,10 +141,11 @@ def home_of(
     own = data if isinstance(data, Records) else Records.of(*data)
     if own.units == 0:
         raise DataError(f"weight: the rows weigh {own.total:g} together; weights count records, give 1 or more in all")
+    plain = agreement.central().each_seen()  # who is alone has no neighbours, and no others to share noise with
     mine = {"name": "own", "records": own.units, "weight": None, "group": None, "overlap": 1}
-    only = {**agreement.owner[0].model_dump(), **mine}
-    alone = {"robust": None, "robust_by": None}  # a single owner trusts itself, and has no neighbours
-    problem = Problem.of(agreement.central().replace(agreement=alone, owner=[only]), [own], public)
+    only = {**plain.owner[0].model_dump(), **mine}
+    alone = {"robust": None, "robust_by": None}  # and trusts itself
+    problem = Problem.of(plain.replace(agreement=alone, owner=[only]), [own], public)
     centre = finite_array("theta", np.zeros(problem.n_parameters) if theta is None else theta, 1)
     if len(centre) != problem.n_parameters:
         raise DataError(

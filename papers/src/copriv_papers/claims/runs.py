@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 from copriv_papers.consortia import (
     A_HOSPITAL,
@@ -23,8 +24,14 @@ EAGER, RELUCTANT = 10.0, 0.1
 OWNERS = (3, 5, 10, 11, 30, 86)
 """Numbers of banks, of 10,000 records each and alike, whose plans are compared: each answer seen, and the sum alone."""
 BUDGETS = (1.0, 2.5, 10.0)
-SEEN = {"each answer": None, "the sum, t = 0": 0, "the sum, t = 1": 1}
-"""What the learner sees, and how many owners may work together with it."""
+SUM = {"rule": "S2", "aggregation": "sum"}
+SEEN: dict[str, dict[str, Any]] = {
+    "each answer": {},
+    "the sum, t = 0": {**SUM, "colluding": 0},
+    "the sum, t = 1": {**SUM, "colluding": 1},
+}
+"""What the learner sees, and how many owners may work together with it, in terms of the agreement."""
+SEEN |= {f"{seen}, after a pilot": {**terms, "pilot": 0.1} for seen, terms in SEEN.items()}
 BOTH = ("each answer", "the sum, t = 1")
 TABLES = ("loans", "everybody's loans")
 
@@ -73,27 +80,24 @@ def stays(seen: str) -> str:
 def _planned(effort: Effort) -> list[Cell]:
     """Owners that are alike and answer by terms that are planned from public rows, with each answer seen or the sum alone."""
 
-    def cell(
-        name: str, setting: Setting, on: Effort, records: tuple[int, ...], ε: float, t: int | None, runs: int
-    ) -> Cell:
+    def cell(name: str, setting: Setting, on: Effort, records: tuple[int, ...], ε: float, seen: str, runs: int) -> Cell:
         agreement = setting.agreement(records, [ε] * len(records), "planned", on.paths)
-        summed = {} if t is None else {"rule": "S2", "aggregation": "sum", "colluding": t}
-        agreement = agreement.replace(agreement=summed, data={"heterogeneity": 0.0})
+        agreement = agreement.replace(agreement=SEEN[seen], data={"heterogeneity": 0.0})
         trial = Trial(agreement, "planned", runs, setting.held_out, alone=1, planned_on=on.planned_on)
         return Cell({"name": name}, trial)
 
     owners = OWNERS[2:4] if effort.quick else OWNERS
     found = []
-    for (table, on), (seen, t) in product(zip(TABLES, (effort, effort.inside), strict=True), SEEN.items()):
+    for (table, on), seen in product(zip(TABLES, (effort, effort.inside), strict=True), SEEN):
         setting = A_LENDING.on(on.paths)
         found += [
-            cell(bank(table, N, ε, seen), setting, on, (10_000,) * N, ε, t, effort.few_runs)
+            cell(bank(table, N, ε, seen), setting, on, (10_000,) * N, ε, seen, effort.few_runs)
             for N, ε in product(owners, BUDGETS)
         ]
     if at_hand("hospital") is not None and not effort.quick:
         hospitals = A_HOSPITAL.on(effort.paths)
         sizes = hospital_records(hospitals, effort.paths)
-        found += [cell(stays(seen), hospitals, effort, sizes, 1.0, SEEN[seen], 5) for seen in BOTH]
+        found += [cell(stays(seen), hospitals, effort, sizes, 1.0, seen, 5) for seen in BOTH]
     return found
 
 
