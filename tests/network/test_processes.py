@@ -333,6 +333,7 @@ def test_owners_without_public_rows_run_what_a_forecast_plans_for_them(tmp_path:
             assert 8 - 1e-12 < verify(site.folder / name / "data.ledger").spent <= 8
         checked = site.copriv("verify", "run.db", "--model", "run.json")
         assert checked.wait(60) == 0, checked.said
+        assert ("What followed the pilot was planned again" in checked.said) == bool(pilot)
         at_home = ("owner", "verdict", "agreement.toml", "--name", "bank-1", "--data", "bank-1/data.parquet")
         for released in ((), ("--model", "run.json")):
             asked = site.copriv(*at_home, *released)

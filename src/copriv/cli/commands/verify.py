@@ -55,7 +55,8 @@ def command(
     if agreement is not None:
         own = Agreement.load(agreement)
     verdict = verify_run(run, own, authority_in(keys, authority), model, head)
-    if verdict.ok and (public is not None or _planned_without_rows(verdict)):
+    planned_again = verdict.ok and (public is not None or _planned_without_rows(verdict))
+    if planned_again:
         verdict = replace(verdict, problems=_what_followed(verdict, public, agreement or run))
     own_part = None
     if ledger is not None and verdict.ok:
@@ -66,9 +67,19 @@ def command(
         "authority": authority is not None or keys is not None,
         "keys": agreement is not None and verdict.agreement.owner_keys.keys() == set(verdict.agreement.owner_names),
     }
-    more = {"model": model and str(model), "from_elsewhere": trusted, "own_part": own_part}
+    more = {
+        "model": model and str(model),
+        "from_elsewhere": trusted,
+        "own_part": own_part,
+        "planned_again": planned_again,
+    }
     document = {"schema": "copriv.run-verified/1", **verdict_fields(verdict), **more}
-    answer(as_json, document, chain(own_part_said(own_part), verified(verdict, model, trusted)))
+    followed = ["What followed the pilot was planned again from its answers: it follows from them."]
+    answer(
+        as_json,
+        document,
+        chain(own_part_said(own_part), verified(verdict, model, trusted), followed * (planned_again and verdict.ok)),
+    )
     if not verdict.ok:
         raise typer.Exit(InvalidInput.exit_code)
 
