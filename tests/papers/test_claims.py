@@ -124,14 +124,14 @@ def ended(ψ: float) -> Outcome:
 def test_the_least_number_of_owners_is_read_from_runs_and_none_is_said() -> None:
     """Runs in which ψ together is 20/(N ε) of that alone; by the sum a tenth of that; on everybody's loans half."""
     outcomes = {
-        bank(table, N, ε, seen): ended(20.0 * (0.1 if summed is not None else 1.0) * share / (N * ε))
+        bank(table, N, ε, seen): ended(20.0 * (0.1 if "aggregation" in terms else 1.0) * share / (N * ε))
         for table, share in zip(TABLES, (10.0, 0.5), strict=True)
-        for seen, summed in SEEN.items()
+        for seen, terms in SEEN.items()
         for N in OWNERS
         for ε in BUDGETS
     }
     found = Found({}, {}, outcomes)
-    each, _, summed = (
+    each, trusting, summed, *after_pilots = (
         claim.answer(found) for claim in CLAIMS if claim.sentence.startswith("The least number of equal")
     )
     assert "that were run, at ε = 1, 2.5, 10: none, 86, 30; on everybody's loans: 11, 5, 3." in each.remark
@@ -139,6 +139,7 @@ def test_the_least_number_of_owners_is_read_from_runs_and_none_is_said() -> None
     assert each.numbers == (np.inf,)
     assert each.elsewhere == (11.0,)
     assert "at ε = 1, 2.5, 10: 30, 10, 3; on everybody's loans: 3, 3, 3." in summed.remark
+    assert [one.remark for one in after_pilots] == [each.remark, trusting.remark, summed.remark]
     (less,) = (claim.answer(found) for claim in CLAIMS if "over ψ of the sum, t = 1" in claim.sentence)
     assert less.numbers == less.elsewhere == pytest.approx((10.0, 10.0))
     (hospitals,) = (claim.answer(found) for claim in CLAIMS if claim.sentence.startswith("86 hospitals, planned"))
@@ -161,11 +162,12 @@ def test_slopes_with_the_regulariser_that_a_prints_are_of_both_tables(power: flo
 
 def test_planned_runs_of_sums_are_private_and_of_what_they_say() -> None:
     cells = _planned(Effort(quick=True))
-    assert len({cell.at["name"] for cell in cells}) == len(cells) == 36
+    assert len({cell.at["name"] for cell in cells}) == len(cells) == 72
     for cell in cells:
         agreement = cell.trial.agreement
-        t = SEEN[str(cell.at["name"]).split(", ", 1)[1]]
-        assert (agreement.colluding if agreement.summed else None) == t
+        seen = SEEN[str(cell.at["name"]).split(", ", 1)[1]]
+        assert (agreement.summed, agreement.has_pilot) == ("aggregation" in seen, "pilot" in seen)
+        assert not agreement.summed or agreement.colluding == seen["colluding"]
         assert cell.trial.mechanism == "planned"
         assert agreement.data.heterogeneity == 0.0
         assert not agreement.model.gradient_bound_assumed

@@ -293,7 +293,7 @@ def shares_of(weights: Any, cap: float, rows: int) -> Any:
 
 def with_level(x: Any, level: int) -> Any:
     """The rows with `level` columns of ones behind."""
-    return np.column_stack([x, np.ones((len(x), level))])
+    return np.column_stack([x, np.ones((len(x), level))]) if level else x
 
 
 def repeated(owners: Iterable[str], parts: Iterable[Records]) -> list[str]:

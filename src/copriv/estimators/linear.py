@@ -10,6 +10,7 @@ import warnings
 from contextlib import suppress
 from copy import copy, deepcopy
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -135,19 +136,21 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 agreement, stand_in = planned(wanted, public_records)
         x = ranges.inside(X)
 
-        def problem_of(agreement: Any, scale: float, target: Any) -> Problem:
+        @lru_cache(maxsize=2)  # terms change more often than units, and each copy of a large table takes time
+        def parts_of(scale: float, known: Measured) -> list[Records]:
             with np.errstate(all="ignore"):  # a warning would tell of single rows
                 columns = with_level(scale * x, level) if scale else np.ones((len(x), 1))
-            parts = [
-                Records.of(columns[rows], target[rows])
-                if share is None
-                else Records.of_shares(columns[rows], target[rows], share[rows])
-                for rows in whose.values()
-            ]
-            return Problem.of(agreement, parts, public=public_records)
+            targets = known.clipped(target) if known.spent else target
+            each = [slice(None)] if len(whose) == 1 else whose.values()
+            if share is None:
+                return [Records.of(columns[rows], targets[rows]) for rows in each]
+            return [Records.of_shares(columns[rows], targets[rows], share[rows]) for rows in each]
+
+        def problem_of(agreement: Any, scale: float, known: Measured) -> Problem:
+            return Problem.of(agreement, parts_of(float(scale), known), public=public_records)
 
         with in_the_callers_words(fewest):
-            problem = problem_of(agreement, scale, target)
+            problem = problem_of(agreement, scale, measured)
         shared = self.shared_ledger
         if len(whose) > 1 and (again := repeated(whose, problem.owners)):
             warnings.warn(
@@ -171,16 +174,16 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 asked, rest, noise = lengths
                 # Terms that owners can keep whatever is measured, so that nothing is spent on a fit that is then refused.
                 settled = without_data(rest, row_norm, nonzero=nonzero)
-                problem = problem_of(settled.agreement, settled.scale, target)
+                problem = problem_of(settled.agreement, settled.scale, measured)
                 scale, step, gap = settled.scale, settled.step, settled.expected_gap
                 owners_of(problem)
                 share_spent = asked.owner[0].epsilon / wanted["owner"][0]["epsilon"]
-                answer = answered(problem_of(asked, 1.0, target), ledgers[0])
+                answer = answered(problem_of(asked, 1.0, measured), ledgers[0])
                 found = Measured.of(answer, noise, bool(self.fit_intercept), share_spent)
                 with suppress(AgreementError, InvalidInput):
                     closest = without_data(rest, row_norm, found, nonzero=nonzero)
                     closer = closest.scale * 2.0**found.columns
-                    sized = problem_of(closest.agreement, closer, found.clipped(target))
+                    sized = problem_of(closest.agreement, closer, found)
                     owners_of(sized)
                     settled, measured = closest, found
                     problem, scale, step, gap = sized, closer, settled.step, settled.expected_gap
