@@ -135,7 +135,7 @@ def test_the_least_number_of_owners_is_read_from_runs_and_none_is_said() -> None
         claim.answer(found) for claim in CLAIMS if claim.sentence.startswith("The least number of equal")
     )
     assert "that were run, at ε = 1, 2.5, 10: none, 86, 30; on everybody's loans: 11, 5, 3." in each.remark
-    assert "of 11 owners at ε = 1: 18.2 and 0.909" in each.remark
+    assert "of 11 owners at ε = 1: 18.2 and 0.909. Bounds" in each.remark
     assert each.numbers == (np.inf,)
     assert each.elsewhere == (11.0,)
     assert "at ε = 1, 2.5, 10: 30, 10, 3; on everybody's loans: 3, 3, 3." in summed.remark

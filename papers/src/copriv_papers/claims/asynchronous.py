@@ -61,16 +61,25 @@ def _least_owners(seen: str) -> Callable[[Found], Answer]:
             for table in TABLES
         }
         here, there = (", ".join("none" if np.isinf(N) else f"{N:g}" for N in least[table]) for table in TABLES)
-        eleven = " and ".join(f"{ratio[table, 11, 1.0]:.3g}" for table in TABLES)
+        eleven = " and ".join(
+            f"{ratio[table, 11, 1.0]:.3g}{_noise(found, bank(table, 11, 1.0, seen))}" for table in TABLES
+        )
         return Answer(
             (float(least[TABLES[0]][0]),),
             (),
             f"Least N, of {', '.join(map(str, run))} that were run, at ε = 1, 2.5, 10: {here}; on everybody's loans: {there}. "
-            f"ψ together over ψ alone of 11 owners at ε = 1: {eleven}.",
+            f"ψ together over ψ alone of 11 owners at ε = 1: {eleven}. "
+            "Bounds, step and number of answers leave what is not noise.",
             (float(least[TABLES[1]][0]),),
         )
 
     return answer
+
+
+def _noise(found: Found, name: str) -> str:
+    """Which share of ψ is due to noise; "" of results that an earlier version kept."""
+    share = found.outcomes[name].noise_share
+    return "" if share is None else f" ({100 * share:.2g} % of it noise)"
 
 
 def _less_with_the_sum(found: Found) -> Answer:
