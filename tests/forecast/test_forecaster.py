@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from copriv.agreement import Agreement
+from copriv.display.forecast import notes
 from copriv.errors import DataError, UsageError
 from copriv.forecast import forecast
 from copriv.forecast.assessment import WORLDS, Assessment, Band, assess
@@ -445,3 +446,15 @@ def test_fewer_public_rows_than_parameters_leave_every_verdict_open() -> None:
     assert few.to_dict()["too_few"] == "rows"
     assert enough.joining.too_few is None
     assert any(abs(owner.on_own.probability - 0.5) > 0.25 for owner in enough.owners)
+
+
+def test_the_time_that_a_run_takes_by_the_owners_clocks_is_said():
+    """Broadcast: I/(1 − e^(−RI)) an answer, for rates of R together, where nobody runs out of answers (rules.md)."""
+    document = agreed(epsilon=2e4, model=UNCLIPPED, **{**RULES["A1, broadcast"], "answers": 15}).to_dict()
+    document["owner"] = [{**table, "rate": rate} for table, rate in zip(document["owner"], RATES, strict=True)]
+    outlook = forecast(Agreement.of(document), rows(), runs=10)
+    expected = 15 * 0.4 / (1.0 - np.exp(-sum(RATES) * 0.4))
+    assert outlook.duration == pytest.approx(expected, rel=0.05)
+    assert outlook.to_dict()["duration"] == outlook.duration
+    assert "a run of the agreed terms takes" in " ".join(notes(outlook))
+    assert forecast(agreed(**RULES["A2"]), rows(), runs=10).duration is None

@@ -352,6 +352,11 @@ def test_a_market_is_made_of_a_forecast(offer):
     assert [owner.epsilon for owner in proposed.owner] == ε[ε > 0].tolist()
     assert all(owner.market is None for owner in proposed.owner)
     assert offer.proposed("posted") is None
+    for name in ("posted", "exchange"):  # the finding: who bought nothing was shown on the scale of lots
+        unmoved = ~offer[name].uses
+        without = offer.statements.members.without_joining
+        np.testing.assert_array_equal(offer[name].fitness[unmoved], without[unmoved])
+        assert (offer[name].fitness <= without).all()
     exchanged_ = offer["exchange"]
     assert set(exchanged_.epsilon) <= {0.0, offer.lot_epsilon}
     if proposed := offer.proposed("exchange"):

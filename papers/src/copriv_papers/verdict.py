@@ -29,7 +29,7 @@ RULES = (
     f"a number that is printed within a factor of {PRINTED:g}",
     f"one that is read off a plot within a factor of {READ_OFF:g}",
     f'"improves with" at {MOST:.0%} of neighbouring points',
-    '"above", "below" and counts as they are printed',
+    '"above" and "below" as they are printed; any other tolerance is in its row',
 )
 """What "met" means, for people."""
 

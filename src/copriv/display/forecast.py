@@ -131,6 +131,11 @@ def notes(outlook: Forecast) -> list[str]:
             "owner.stratum is not used: data.strata names no column of the public rows. (A stratum is a group of them, such as "
             "one owner's.)"
         )
+    if outlook.duration is not None:
+        said.append(
+            f"By the owners' clocks a run of the agreed terms takes {plain_number(outlook.duration)} on average, where a clock "
+            "of rate 1 ticks once in a unit of time."
+        )
     if outlook.kind == "after the pilot" and u.source == "answers":
         said.append(
             "By the pilot alone every owner's columns are taken to vary as those of the public rows do. Where one hardly does, "

@@ -24,7 +24,8 @@ def told(offer: Market, mechanism: str | None = None) -> tuple[str | Table, ...]
     return (
         _answer(offer), mechanisms(offer), *_one(offer, name),
         "In forecast, from public rows and what is stated; money in the unit of the statements. Above the best: how much worse "
-        "the model that the owner uses is than the best possible one.",
+        "the model that the owner uses is than the best possible one, on everybody's records. Owners that differ may gain "
+        "less on their own: copriv forecast of the proposed agreement (--out DIR) says what each of them would.",
         CAUTION,
     )  # fmt: skip
 
@@ -56,7 +57,7 @@ def mechanisms(offer: Market) -> Table:
             f"{answers}",
             f"{uses}",
             plain_number(outcome.surplus),
-            percent(offer.efficiency(outcome)),
+            percent(offer.efficiency(outcome)) if offer.outcomes[0].surplus > 0 else "",
             given_up,
         )
 

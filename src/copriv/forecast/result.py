@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from copriv.agreement import Agreement
+from copriv.agreement.participants import Participants
 from copriv.data import datasets
 from copriv.errors import InvalidInput
 from copriv.forecast.assessment import Assessment, Comparison, CostOfGraph, Robustness, Run, WithSum
@@ -38,6 +39,7 @@ from copriv.problem import Problem
 from copriv.problem.verdict import Goal, Verdict, too_few
 from copriv.rules.bounds import Bound
 from copriv.simulation.result import NOT_PRIVATE
+from copriv.simulation.runs import events_of
 from copriv.terms.heterogeneity import Heterogeneity
 
 SCHEMA = "copriv.forecast/1"
@@ -295,6 +297,19 @@ class Forecast(Shown, Framed, Drawn):
         said: str | None = above("copriv.display.verdict:caution")(self)
         return said
 
+    @cached_property
+    def duration(self) -> float | None:
+        """Time that a run of the agreed terms takes on average, where a clock of rate 1 ticks once in a unit of time.
+
+        None where no clocks are agreed, or each owner answers once. Of 200 drawn schedules.
+        """
+        terms = self.agreed.agreement
+        if not terms.agreement.by_clocks or terms.one_answer or terms.synchronous or terms.agreement.rule == "auto":
+            return None
+        participants, streams = Participants.of(terms), np.random.SeedSequence(terms.agreement.seed).spawn(200)
+        drawn = (events_of(terms, participants, None, np.random.default_rng(one)) for one in streams)
+        return float(np.mean([one.time[-1] for one in drawn]))
+
     @property
     def assumption(self) -> str:
         """The assumption about the public rows, and the evidence against it."""
@@ -409,6 +424,8 @@ class Forecast(Shown, Framed, Drawn):
             "overlap_split": split_of(self.agreed.agreement, self.consortium.curve),
             "description": self.description,
         }  # fmt: skip
+        if self.duration is not None:
+            document["duration"] = self.duration
         if self.kind == "after the pilot":
             document |= {"simulated": True, "for_release": False}
         if self.warnings:

@@ -94,7 +94,14 @@ class Market(Shown, Framed):
         sold, trades = posted(alone, lot)
         lots = np.array([table.lot or lot for table in terms.owner], dtype=np.float64)
         ε = terms.agreement.lot_epsilon or even_epsilon(alone, lots)
-        found = first, equal(stated, first), common(stated), sold, exchange(alone, lots, ε)
+
+        def beside(found: Outcome) -> Outcome:
+            """The outcome with the model that each owner has as it was forecast, and not on the scale of lots."""
+            less = np.where(found.uses, alone.members.without_joining - found.fitness, 0.0)
+            return replace(found, fitness=np.maximum(members.without_joining - less, 0.0))
+
+        dealt = beside(sold), beside(exchange(alone, lots, ε))
+        found = first, equal(stated, first), common(stated), *dealt
         return cls(terms, stated, lot, lots, ε, found, trades)
 
     def __getitem__(self, mechanism: str) -> Outcome:

@@ -173,7 +173,7 @@ def _many_answers(
     for j, (group, one) in enumerate(zip(participants.members, aggregations, strict=True)):
         noise[j, np.searchsorted(first, one.shapes[0])], *own = one.noise(alone[list(group)])
         noise[j, len(first) : len(first) + len(own)] = own
-    events = [_events(agreement, participants, options.schedule, np.random.default_rng(s[0])) for s in streams]
+    events = [events_of(agreement, participants, options.schedule, np.random.default_rng(s[0])) for s in streams]
     queries, members = min(map(len, events)), noise.shape[1]
     models = queries * options.runs / (len(worlds) * (1 if robust or on_graph else len(held[0])))
     gradients = batched_gradients(
@@ -240,9 +240,10 @@ def _records(problem: Problem, participants: Participants) -> tuple[Records, ...
     return tuple(together)
 
 
-def _events(
+def events_of(
     agreement: Agreement, participants: Participants, schedule: Schedule | None, rng: np.random.Generator
 ) -> Events:
+    """Who answers when in one run; schedule: in place of the agreed one."""
     if agreement.synchronous:
         return Events(np.zeros(agreement.queries, dtype=np.intp), np.arange(1.0, agreement.queries + 1))
     terms, rates, m = agreement.agreement, participants.rates, agreement.answers

@@ -210,7 +210,7 @@ ASYNCHRONOUS: tuple[Claim, ...] = (
     Claim("A, §V-A, Fig. 2", "Smaller budgets make it vary more.", "falling", _varies, "async-fig2"),
     Claim("A, §V-A, Fig. 3", "Owners are chosen uniformly, by clocks of equal rate.", "p above 0.01; 1",
           judged("async-fig3", ""), "async-fig3"),
-    Claim("A, §V-A, Fig. 4", "(11) with c̄₂′ = 2.1·10⁹ is tight.", "2.1e9 (within 5)",
+    Claim("A, §V-A, Fig. 4", "(11) with c̄₂′ = 2.1·10⁹ is tight.", "2.1e9 (within 2)",
           judged("async-fig4", "fitted c"), "async-fig4"),
     Claim("A, §V-A, Fig. 4", "... at every point.", "ratio within 5",
           judged("async-fig4", "least E ψ", "largest E ψ"), "async-fig4"),

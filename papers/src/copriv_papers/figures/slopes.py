@@ -117,8 +117,8 @@ class Slopes:
             return said
         return (
             f"{said} The dashed law, of which nothing is fitted, has one spread of θ for the whole run: points are "
-            f"{ends[0]:.2g} to {ends[1]:.2g} times it. Where noise is small it ends at what clipping the longest records "
-            "leaves, which neither n nor ε removes."
+            f"{ends[0]:.2g} to {ends[1]:.2g} times it where fewer than {MOSTLY:.0%} of the gradients are clipped. Where noise "
+            "is small it ends at what clipping the longest records leaves, which neither n nor ε removes."
         )
 
     def _without_a_number(self, rows: Sequence[Row]) -> list[Comparison]:
