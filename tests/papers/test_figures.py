@@ -180,9 +180,12 @@ def test_the_mark_of_what_is_not_private_keeps_its_colour(tmp_path: Path) -> Non
     assert len(np.unique(seen, axis=0)) <= 256
 
 
-def test_the_mesh_of_async_fig4_has_a_factor_of_five() -> None:
+def test_the_printed_constant_of_async_fig4_has_a_factor_of_two_and_its_mesh_of_five() -> None:
     figure = BY_ID["async-fig4"]
-    assert figure.judge(grid_rows(figure, lambda n, ε: 2.1e9 / (n * ε) ** 2 * 4.5)).verdict == "reproduced"
+    assert figure.judge(grid_rows(figure, lambda n, ε: 2.1e9 / (n * ε) ** 2 * 1.9)).verdict == "reproduced"
+    for times, met in ((2.1, [False, True, True]), (4.5, [False, True, True]), (5.5, [False, True, False])):
+        judged = figure.judge(grid_rows(figure, lambda n, ε, times=times: 2.1e9 / (n * ε) ** 2 * times))
+        assert [one.holds for one in judged.comparisons if "E ψ" in one.what or "fitted" in one.what] == met
     assert figure.judge(grid_rows(figure, lambda n, ε: 2.1e9 / (n * ε) ** 2 * 5.5)).verdict == "reproduced in part"
     assert figure.judge(grid_rows(figure, lambda n, ε: 1e-5 * (n * ε) ** 2)).verdict == "not reproduced"
 

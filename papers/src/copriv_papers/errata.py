@@ -25,6 +25,7 @@ ERRATA = {
     17: "ε_i/κ does not keep ε_i where budgets differ",
     18: '"The sum of the privacy budgets squared"',
     19: "A's abstract against A, Fig. 6",
+    20: '"The ML model remains within a compact set"',
 }
 _NAMED = re.compile(r"erratum (\d+)")
 
