@@ -25,12 +25,13 @@ from copriv_papers.consortia import (
 )
 from copriv_papers.departures import departures
 from copriv_papers.figures.grids import slope
+from copriv_papers.figures.liars import LIARS, MOST, RULES
 from copriv_papers.figures.promises import exact
 from copriv_papers.figures.region import MECHANISMS, OWNERS, Frontier, Region, frontier
 from copriv_papers.figures.scenarios import SCENARIOS, SCENARIOS_OF
 from copriv_papers.figures.slopes import kink_law
 from copriv_papers.figures.timing import TIMINGS
-from copriv_papers.trials import Trial
+from copriv_papers.trials import Trial, flipped
 from copriv_papers.unprinted_step import largest_gain
 
 BY_ID = {figure.identity: figure for figure in (*FIGURES, *BEYOND)}
@@ -367,6 +368,30 @@ def hospital_rows():  # type: ignore[no-untyped-def]
     ]  # fmt: skip
 
 
+def liar_rows():  # type: ignore[no-untyped-def]
+    """A filter that costs a tenth more and half as much again, and means that cost twice and three times averaging."""
+    rows = [{"rule": "mean", "f": 0, "lie": 0, "mean": 0.01, "times": 1.0}]
+    for rule in RULES:
+        for f in MOST:
+            honest, lied = (1.1, 1.5) if rule == "filter" else (2.0, 3.0)
+            rows += [{"rule": rule, "f": f, "lie": lie, "times": lied if lie else honest} for lie in (0, f)]
+    return rows
+
+
+def test_what_robust_rules_cost_is_said_of_the_runs_and_the_last_owners_lie() -> None:
+    judgement = LIARS.judge(liar_rows())
+    assert judgement.verdict == "beyond the papers"
+    assert "costs 1.1 times averaging where it bears 4 liars and nobody lies, and 1.5 times" in judgement.why
+    assert "a trimmed mean 2 and 3 times" in judgement.why
+    answers = np.arange(12.0).reshape(1, 4, 3)
+    given = flipped(1)(0, np.zeros((1, 3)), answers)
+    np.testing.assert_array_equal(given[:, :3], answers[:, :3])
+    np.testing.assert_array_equal(given[:, 3], -answers[:, 3])
+    cells = LIARS.plan(Effort(quick=True))
+    assert {cell.trial.flipped for cell in cells} == {0, 2, 4}
+    assert len({cell.trial.key for cell in cells}) == len(cells)
+
+
 DRAWN = {
     "async-fig5": lambda f: grid_rows(f, inverse_square),
     "async-fig4": lambda f: grid_rows(f, inverse_square),
@@ -375,6 +400,7 @@ DRAWN = {
     "async-fig10": lambda f: hospital_rows(),
     "async-fig6": lambda f: region_rows(dict.fromkeys(MECHANISMS, 1.0)),
     "frontier": lambda f: region_rows({"as published": 64.0, "sound": 100.0, "planned": 0.01}),
+    "liars": lambda f: liar_rows(),
     "sync-fig6": lambda f: scenario_rows(dict.fromkeys(SCENARIOS_OF, 1.0), dict.fromkeys(SCENARIOS_OF, 1.0)),
 }
 """One figure a family, the slow ones to draw last."""

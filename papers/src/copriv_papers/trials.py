@@ -6,6 +6,7 @@ number of workers nor on the backend. The reference
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
@@ -51,13 +52,16 @@ class Trial:
     """A plan sees this many of the learner's public rows at most: its time grows with them."""
     gradients_only: bool = False
     """A plan weighs no mechanisms by which owners answer once, which are most of its time where the loss has a kink."""
+    flipped: int = 0
+    """So many owners, from the last, answer with the other sign; the agreement is robust against some."""
 
     @property
     def key(self) -> str:
         """A hash of all that the outcome depends on."""
         parts = [self.agreement.fingerprint, self.mechanism, self.runs, self.held_out, self.record_at, self.alone]
-        seen = [self.planned_on] if self.mechanism == "planned" else []
+        seen: list[object] = [self.planned_on] if self.mechanism == "planned" else []
         seen += [False] if self.gradients_only else []
+        seen += [f"{self.flipped} lie"] if self.flipped else []
         return sha256(json.dumps([*parts, self.seed, *seen]).encode()).hexdigest()[:20]
 
     @property
@@ -222,8 +226,18 @@ def batch(trial: Trial, shared: Reference, first_run: int, runs: int) -> tuple[S
         noise=noise,
         workers=1,
         alone=False,
+        lies=flipped(trial.flipped) if trial.flipped else None,
     )
     return done, _precision_recall(problem, done.theta[: max(RANKED - first_run, 0)])
+
+
+def flipped(liars: int) -> Callable[[int, Array, Array], Array]:
+    """Answers of which the last owners' have the other sign."""
+
+    def lies(_k: int, _theta: Array, answers: Array) -> Array:
+        return np.concatenate([answers[:, :-liars], -answers[:, -liars:]], axis=1)
+
+    return lies
 
 
 def outcome(trial: Trial, shared: Reference, parts: list[tuple[Simulation, Array]]) -> Outcome:

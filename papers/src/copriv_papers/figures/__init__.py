@@ -1,9 +1,10 @@
-"""The twenty figures, in the papers' order, and three beyond them: one file a family, one value a figure."""
+"""The twenty figures, in the papers' order, and four beyond them: one file a family, one value a figure."""
 
 from copriv_papers.figure import Figure
 from copriv_papers.figures.graphs import GRAPH
 from copriv_papers.figures.grids import GRIDS
 from copriv_papers.figures.hospitals import HOSPITALS
+from copriv_papers.figures.liars import LIARS
 from copriv_papers.figures.promises import PROMISES
 from copriv_papers.figures.region import FRONTIER, REGIONS
 from copriv_papers.figures.scenarios import SCENARIOS
@@ -19,5 +20,5 @@ def _place(figure: Figure) -> tuple[str, int]:
 FIGURES: tuple[Figure, ...] = tuple(
     sorted((*TRANSIENTS, *GRIDS, *SCENARIOS, *TIMINGS, *REGIONS, *HOSPITALS), key=_place)
 )
-BEYOND: tuple[Figure, ...] = (FRONTIER, PROMISES, GRAPH)
+BEYOND: tuple[Figure, ...] = (FRONTIER, PROMISES, GRAPH, LIARS)
 """Figures of questions that the papers leave open; "all" does not make them."""
