@@ -30,6 +30,7 @@ from copriv_papers.figures.promises import exact
 from copriv_papers.figures.region import MECHANISMS, OWNERS, Frontier, Region, frontier
 from copriv_papers.figures.scenarios import SCENARIOS, SCENARIOS_OF
 from copriv_papers.figures.slopes import kink_law
+from copriv_papers.figures.talking import KINDS, TALKING, WAITS
 from copriv_papers.figures.timing import TIMINGS
 from copriv_papers.trials import Trial, flipped
 from copriv_papers.unprinted_step import largest_gain
@@ -392,6 +393,28 @@ def test_what_robust_rules_cost_is_said_of_the_runs_and_the_last_owners_lie() ->
     assert len({cell.trial.key for cell in cells}) == len(cells)
 
 
+def talk_rows():  # type: ignore[no-untyped-def]
+    """Of 10 answers, each of the time that rules.md says for three clocks of rate 1."""
+    times = {
+        "poisson": lambda w: 1 / 3,
+        "broadcast": lambda w: w / (1 - np.exp(-3 * w)),
+        "request": lambda w: w + 1 / 3,
+    }
+    return [
+        {"schedule": kind, "wait": w, "answers": 10, "duration": 10 * times[kind](w), "mean": 0.3}
+        for kind in KINDS
+        for w in WAITS
+    ]
+
+
+def test_the_time_of_a_run_is_held_against_the_law_of_its_schedule() -> None:
+    judgement = TALKING.judge(talk_rows())
+    assert [one.ours for one in judgement.comparisons] == pytest.approx([1.0] * len(judgement.comparisons))
+    assert "up to 7 times as long, and E ψ differs by 0.0% at most" in judgement.why
+    schedules = [cell.trial.agreement.agreement.schedule for cell in TALKING.plan(Effort(quick=True))]
+    assert schedules == ["poisson"] * 3 + ["broadcast"] * 3 + ["request"] * 3
+
+
 DRAWN = {
     "async-fig5": lambda f: grid_rows(f, inverse_square),
     "async-fig4": lambda f: grid_rows(f, inverse_square),
@@ -401,6 +424,7 @@ DRAWN = {
     "async-fig6": lambda f: region_rows(dict.fromkeys(MECHANISMS, 1.0)),
     "frontier": lambda f: region_rows({"as published": 64.0, "sound": 100.0, "planned": 0.01}),
     "liars": lambda f: liar_rows(),
+    "talk": lambda f: talk_rows(),
     "sync-fig6": lambda f: scenario_rows(dict.fromkeys(SCENARIOS_OF, 1.0), dict.fromkeys(SCENARIOS_OF, 1.0)),
 }
 """One figure a family, the slow ones to draw last."""

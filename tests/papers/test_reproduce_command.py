@@ -14,7 +14,7 @@ def test_the_list_names_twenty_figures(capsys: pytest.CaptureFixture[str]) -> No
     assert run(["reproduce", "--list", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [one["id"] for one in document["figures"]] == [figure.identity for figure in FIGURES]
-    assert [one["id"] for one in document["beyond"]] == ["frontier", "delta", "graph", "liars"]
+    assert [one["id"] for one in document["beyond"]] == ["frontier", "delta", "graph", "liars", "talk"]
     assert run(["reproduce", "--list"]) == 0
     assert "async-fig11" in capsys.readouterr().out
 

@@ -77,7 +77,7 @@ ASYNCHRONOUS = Paper(
         Section("Section V-A: loans", r"§V-A.*", _figures("async", 2, 6)),
         Section("Section V-B: hospitals", r"§V-B.*", _figures("async", 7, 10)),
         Section("Section V-C: card fraud", r"§V-C.*", _figures("async", 11, 11)),
-        Section("Section VI: what the paper leaves open", r"§VI.*", ("frontier", "delta", "graph", "liars")),
+        Section("Section VI: what the paper leaves open", r"§VI.*", ("frontier", "delta", "graph", "liars", "talk")),
     ),
 )
 PAPERS: tuple[Paper, ...] = (SYNCHRONOUS, ASYNCHRONOUS)

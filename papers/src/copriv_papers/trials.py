@@ -137,6 +137,8 @@ class Outcome:
     seconds: float
     noise_share: float | None = None
     """Share of the mean ψ at the end that is due to noise; None also where an earlier version kept the outcome."""
+    duration: float | None = None
+    """Mean time of a run by the owners' clocks; None where none are agreed."""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -265,6 +267,7 @@ def outcome(trial: Trial, shared: Reference, parts: list[tuple[Simulation, Array
         description=shared.description,
         seconds=whole.seconds,
         noise_share=whole.noise_share,
+        duration=None if whole.durations is None else float(whole.durations.mean()),
     )
 
 

@@ -1,4 +1,4 @@
-"""The twenty figures, in the papers' order, and four beyond them: one file a family, one value a figure."""
+"""The twenty figures, in the papers' order, and five beyond them: one file a family, one value a figure."""
 
 from copriv_papers.figure import Figure
 from copriv_papers.figures.graphs import GRAPH
@@ -8,6 +8,7 @@ from copriv_papers.figures.liars import LIARS
 from copriv_papers.figures.promises import PROMISES
 from copriv_papers.figures.region import FRONTIER, REGIONS
 from copriv_papers.figures.scenarios import SCENARIOS
+from copriv_papers.figures.talking import TALKING
 from copriv_papers.figures.timing import TIMINGS
 from copriv_papers.figures.transients import TRANSIENTS
 
@@ -20,5 +21,5 @@ def _place(figure: Figure) -> tuple[str, int]:
 FIGURES: tuple[Figure, ...] = tuple(
     sorted((*TRANSIENTS, *GRIDS, *SCENARIOS, *TIMINGS, *REGIONS, *HOSPITALS), key=_place)
 )
-BEYOND: tuple[Figure, ...] = (FRONTIER, PROMISES, GRAPH, LIARS)
+BEYOND: tuple[Figure, ...] = (FRONTIER, PROMISES, GRAPH, LIARS, TALKING)
 """Figures of questions that the papers leave open; "all" does not make them."""
