@@ -211,7 +211,7 @@ def made_up(cell, factor):
         k=k, p25=[0.8 * x for x in ψ], median=ψ, p75=[1.3 * x for x in ψ], mean=[1.1 * x for x in ψ], alone=own,
         alone_held_out=own, alike=own, public_only=0.3 * factor, clipped=0.1, held_out=0.2, precision_recall=0.5,
         planned=terms, events=events, private=True, source="resampled", description="a made-up table: some rows",
-        seconds=1.0,
+        seconds=1.0, duration=float(10 * last),
     )  # fmt: skip
 
 
