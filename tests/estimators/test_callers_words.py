@@ -29,7 +29,7 @@ def refused(wrong, owners=None, public=None) -> str:
         *[("delta", value) for value in (-1.0, 1.0, 0.5, 2.0, float("nan"), {"owner": -1.0})],
         *[("regularization", value) for value in (-1.0, float("nan"), float("inf"), 1e300)],
         *[("feature_bound", value) for value in (0, -1.0, float("nan"), 1e300, "x")],
-        *[("bounds", value) for value in ((1, 0), (0, float("nan")), 3, None, {0, 1})],
+        *[("bounds", value) for value in ((1, 0), (0, float("nan")), 3, "none", {0, 1})],
         *[("target_bounds", value) for value in ((1, 0), (1, 1), 3)],
     ],
 )  # fmt: skip

@@ -38,6 +38,7 @@ ONE_ANSWER = {
     "moments": {},
     "pilot": {"loss_bound": 4.0},
     "lengths": {"reach": 2.0},
+    "histograms": {},
 }
 
 
@@ -54,7 +55,11 @@ def summed_once(mechanism: str, attempts: int = 1, **owner: float) -> Agreement:
     owners = [one.model_dump(exclude_none=True) | owner for one in agreed.owner]
     return Agreement.of(
         agreed.to_dict()
-        | {"agreement": agreed.to_dict()["agreement"] | terms, "owner": owners, "data": {"feature_bound": 1.0}}
+        | {
+            "agreement": agreed.to_dict()["agreement"] | terms,
+            "owner": owners,
+            "data": {"feature_bound": 1.0, "features": ["a", "b", "c"], "components": 0},
+        }
     )
 
 

@@ -6,7 +6,7 @@ record that two owners may hold (κ = 2). Nothing here calls the code under test
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache, cached_property
 
@@ -29,6 +29,8 @@ LENGTHS = 9
 ENDS = [-3 / 4, -1 / 2, -1 / 4, -1 / 8, -1 / 16, -1 / 32, -1 / 64, -1 / 256]
 ENDS += [-end for end in reversed(ENDS)]
 """Between the intervals of targets in "lengths"."""
+INTERVALS = 241
+"""Of each column in "histograms"."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +44,7 @@ class Case:
     order: int
     terms: dict[str, float]
     persons: bool = False
+    data: dict[str, object] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -62,7 +65,7 @@ class Case:
                     "mechanism": self.mechanism, **self.terms,
                 },
                 "model": {"loss": "squared", "gradient_bound": BOUND, "theta_max": 50.0},
-                "data": {"feature_bound": 1.0},
+                "data": {"feature_bound": 1.0, **self.data},
                 "owner": [{"name": name, **owner, **unit} for name in ("bank", "other")],
             }
         )  # fmt: skip
@@ -71,6 +74,8 @@ class Case:
     def length(self) -> int:
         if self.mechanism == "lengths":
             return LENGTHS + len(ENDS) + 1
+        if self.mechanism == "histograms":
+            return P * INTERVALS
         if self.mechanism == "pilot":
             return P + 2 * 6
         return P + P * (P + 1) // 2 if self.mechanism in ("statistics", "moments") else P
@@ -82,6 +87,8 @@ class Case:
             return np.array([BOUND] * P + [math.sqrt(2.0), 1.0, math.sqrt(2.0)])
         if self.mechanism == "lengths":
             return np.full(self.length, 2.0)  # a row stands in two histograms
+        if self.mechanism == "histograms":
+            return np.full(self.length, float(P))  # and here in one for each column
         if self.mechanism == "pilot":  # 7 parts of 9 for the gradient, one for each row of bins
             return np.array([BOUND * 9 / 7] * P + [9.0] * 12)
         if self.mechanism != "statistics":
@@ -94,7 +101,7 @@ class Case:
         """Of the noise on each number; for "objective", of the tilt."""
         Δ, ε, δ, m = 2.0 / N, self.epsilon, self.delta, self.answers
         match self.mechanism:
-            case "laplace" | "statistics" | "lengths" | "pilot":
+            case "laplace" | "statistics" | "lengths" | "histograms" | "pilot":
                 return Δ * m / ε * self.unit
             case "gaussian" | "moments":
                 return Δ * math.sqrt(m) * _normal_multiplier(ε, δ) * self.unit
@@ -144,6 +151,7 @@ CASES = {
         Case("statistics", 1.5, 0.0, 1, 1, {"moments_share": SHARE}),
         Case("moments", 1.0, 0.1, 1, 2, {}),
         Case("lengths", 1.5, 0.0, 1, 1, {"reach": 1.0}),
+        Case("histograms", 1.5, 0.0, 1, 1, {}, data={"features": ["one", "two"], "components": 0}),
         Case("pilot", 1.5, 0.0, 1, 1, {}),
         Case("objective", 1.5, 0.0, 1, 1, {"anchor": ANCHOR}),
         Case("objective", 1.5, 0.02, 1, 2, {"anchor": ANCHOR}),
@@ -179,6 +187,13 @@ def mean(case: Case, records: Records, theta: Array | None = None) -> Array:
         for x, y, w in zip(records.features, records.target, records.weight, strict=True):
             found[sum(math.sqrt(sum(x * x)) <= 2.0**-k for k in range(1, LENGTHS))] += w / N
             found[LENGTHS + sum(y > end for end in ENDS)] += w / N
+        return found
+    if case.mechanism == "histograms":
+        found = np.zeros(case.length)
+        for x, w in zip(records.features, records.weight, strict=True):
+            for j in range(P):
+                place = math.ceil((x[j] + 1.0) / 2.0 * INTERVALS) - 1  # the upper end belongs to an interval
+                found[j * INTERVALS + min(max(place, 0), INTERVALS - 1)] += w / N
         return found
     if case.mechanism == "moments":
         ω = _factor(records.features, 1.0, 2)
@@ -234,6 +249,7 @@ def neighbours(kind: str) -> tuple[Records, Records]:
         "statistics": ((100.0, 0.0), 1.0, (0.0, 100.0), -1.0),
         "objective": ((1.0, 0.0), 3.0, (1.0, 0.0), -3.0),
         "lengths": ((100.0, 0.0), 1.0, (0.1, 0.0), 0.3),
+        "histograms": ((100.0, 0.0), 1.0, (0.1, -0.5), 1.0),
         "pilot": ((100.0, 0.0), 1.0, (1.0, 0.0), -1.0),
     }[kind]
     one = Records.of(np.vstack([x, last[0]]), np.append(np.ones(N - 1), last[1]))
@@ -247,6 +263,7 @@ def pair_of(case: Case) -> tuple[Records, Records]:
         "objective": "objective",
         "moments": "objective",
         "lengths": "lengths",
+        "histograms": "histograms",
     }
     return neighbours(kinds.get(case.mechanism, "gradient"))
 

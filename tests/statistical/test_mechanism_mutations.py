@@ -15,6 +15,8 @@ import copriv.mechanisms as mechanisms
 import copriv.owner
 import copriv.privacy.approximate as approximate
 from copriv.mechanisms import gradients, mechanism, moments, objective_noise, objective_solver, pilot, statistics
+from copriv.mechanisms.histograms import BINS as BINS_OF_COLUMNS
+from copriv.mechanisms.histograms import ColumnHistograms
 from copriv.mechanisms.lengths import BINS, Histograms
 from copriv.mechanisms.moments import BoundedMoments, MomentsAnswer, MomentsInL2
 from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation
@@ -33,7 +35,7 @@ pytest.importorskip("dp_accounting")
 Patch = pytest.MonkeyPatch
 COMPOSED = ("gaussian", "laplace-composed")
 MANY = ("laplace", *COMPOSED)
-ONCE = ("statistics", "moments", "lengths", "objective", "objective with delta", "pilot")
+ONCE = ("statistics", "moments", "lengths", "histograms", "objective", "objective with delta", "pilot")
 EVERY = (*MANY, *ONCE)
 
 
@@ -115,7 +117,7 @@ def sensitivity_of_a_record_added_not_replaced(patch: Patch) -> None:
     patch.setattr(gradients, "mean_sensitivity", lambda bound, units: bound / units)
 
 
-@mutation(("statistics", "pilot", "lengths"), "noise")
+@mutation(("statistics", "pilot", "lengths", "histograms"), "noise")
 def statistics_of_a_record_added_not_replaced(patch: Patch) -> None:
     patch.setattr(
         StatisticsAnswer,
@@ -333,6 +335,33 @@ def rows_count_where_persons_should_in_lengths(patch: Patch) -> None:
         return right(self, loss, alike, theta) * len(records) / records.units
 
     patch.setattr(Histograms, "of", of)
+
+
+@mutation(("histograms",), "noise")
+def all_columns_for_the_price_of_one(patch: Patch) -> None:
+    patch.setattr(ColumnHistograms, "unit", property(lambda self: np.ones(BINS_OF_COLUMNS * self.columns)))
+
+
+@mutation(("histograms",), "sensitivity")
+def a_value_stands_in_every_interval_below_it(patch: Patch) -> None:
+    right = ColumnHistograms.of
+
+    def of(self, loss, records, theta):
+        found = np.split(right(self, loss, records, theta), self.columns)
+        return np.concatenate([np.cumsum(one[::-1])[::-1] for one in found])
+
+    patch.setattr(ColumnHistograms, "of", of)
+
+
+@mutation(("histograms",), "sensitivity, persons")
+def rows_count_where_persons_should_in_histograms(patch: Patch) -> None:
+    right = ColumnHistograms.of
+
+    def of(self, loss, records, theta):
+        alike = Records(records.features, records.target, np.ones(len(records)))
+        return right(self, loss, alike, theta) * len(records) / records.units
+
+    patch.setattr(ColumnHistograms, "of", of)
 
 
 # What is spent

@@ -23,9 +23,12 @@ from pydantic import TypeAdapter
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, InvalidInput
+from copriv.estimators.inputs import LOUDEST, LogScale
+from copriv.formatting.numbers import counted
 from copriv.formatting.sanitize import printable
 from copriv.losses import OfMargin, Squared, named
 from copriv.mechanisms.expected import ROUNDED, SCALES, TIGHTER
+from copriv.mechanisms.histograms import Histograms
 from copriv.mechanisms.lengths import SHARES, SHARES_OF_RANGES, Lengths, Measured
 from copriv.mechanisms.objective_noise import LARGEST_DELTA
 from copriv.model.records import Records
@@ -181,11 +184,7 @@ def measuring(
     nonzero = nonzero or len(wanted["data"]["features"])
     longest = _longest(nonzero, row_norm) * ROUNDED
     for share, loudest in SHARES if of_classes or row_norm is not None else SHARES_OF_RANGES:
-        first, rest = [], []
-        for owner in wanted["owner"]:
-            left = owner["epsilon"] * (1.0 - share)
-            first.append({**owner, "epsilon": owner["epsilon"] - left, "delta": 0.0})  # exactly (Sterbenz)
-            rest.append({**owner, "epsilon": left})
+        first, rest = _in_two(wanted["owner"], share)
         agreement = Agreement.of({
             **wanted,
             "agreement": {**wanted["agreement"], **in_one_answer(len(first)), "mechanism": Lengths.name, "reach": longest},
@@ -193,11 +192,57 @@ def measuring(
             "data": {**wanted["data"], "feature_bound": float(np.sqrt(nonzero) * longest)},
             "owner": first,
         })  # fmt: skip
-        scales = [agreement.mechanism.scale(agreement, owner) for owner in agreement.owner_tables]
-        noise = float(np.sqrt(np.sum(np.square(agreement.weights * scales))))
+        noise = _noise_on_mean(agreement)
         if noise <= loudest:
             return agreement, {**wanted, "owner": rest}, noise
     return None
+
+
+SHARES_FOR_RANGES = (0.1, 0.2, 0.4)
+"""Shares of ε for ranges that nobody declares: the first that is heard (`LogScale.hidden`)."""
+
+
+def ranging(wanted: Mapping[str, Any], unknown: Sequence[str]) -> tuple[Agreement, dict[str, Any], float]:
+    """An agreement to measure ranges under, what is wanted with the rest of the budget, and the noise on each share.
+
+    unknown: for each column the parameter that is None. Raises InvalidInput where too little would be heard.
+    """
+    columns = [f"x{j}" for j in range(len(unknown))]
+    hidden = np.inf
+    for share in SHARES_FOR_RANGES:
+        first, rest = _in_two(wanted["owner"], share)
+        agreement = Agreement.of({
+            **wanted,
+            "agreement": {**wanted["agreement"], **in_one_answer(len(first)), "mechanism": Histograms.name},
+            "model": {"loss": "squared", "gradient_bound": 1.0, "intercept": False},
+            "data": {**wanted["data"], "feature_bound": float(len(columns)), "features": columns},
+            "owner": first,
+        })  # fmt: skip
+        noise = _noise_on_mean(agreement)
+        hidden = LogScale.hidden(noise, len(columns))
+        if hidden <= LOUDEST:
+            return agreement, {**wanted, "owner": rest}, noise
+    names = " and ".join(dict.fromkeys(unknown))
+    raise InvalidInput(
+        f"{names}: None has the ranges of {counted(len(columns), 'column')} measured privately, which takes "
+        f"{hidden / LOUDEST:.2g} times this epsilon, or as many times these rows; declare {names} as (low, high) instead"
+    )
+
+
+def _in_two(owners: Sequence[Mapping[str, Any]], share: float) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Owners with a share of their ε and no δ, and with all the rest."""
+    first, rest = [], []
+    for owner in owners:
+        left = owner["epsilon"] * (1.0 - share)
+        first.append({**owner, "epsilon": owner["epsilon"] - left, "delta": 0.0})  # exactly (Sterbenz)
+        rest.append({**owner, "epsilon": left})
+    return first, rest
+
+
+def _noise_on_mean(agreement: Agreement) -> float:
+    """Deviation, over that of one draw of scale 1, of the noise on a share of all owners' rows."""
+    scales = [agreement.mechanism.scale(agreement, owner) for owner in agreement.owner_tables]
+    return float(np.sqrt(np.sum(np.square(agreement.weights * scales))))
 
 
 def _longest(nonzero: int, row_norm: float | None) -> float:

@@ -1,8 +1,9 @@
 """What a fit is given, as numbers, before an owner has it: X, y and weights by declared ranges and levels, and whose rows.
 
-`Ranges` map the values of columns and target to [−1, 1], and coefficients back to the columns' own units. `Columns` make one
-feature of each declared level of a category, 1 for the rows that have it and 0 for the others, as `copriv.data.Category` does.
-Both are declared, never read from X, so what a row becomes depends on that row alone. No message quotes a private value.
+`Ranges` map the values of columns and target to [−1, 1], and coefficients back to the columns' own units. `LogScale` maps those
+of which no range is known, for the answer that finds it. `Columns` make one feature of each declared level of a category, 1 for
+the rows that have it and 0 for the others, as `copriv.data.Category` does. What a row becomes depends on that row alone.
+No message quotes a private value.
 """
 
 from collections import Counter
@@ -23,6 +24,7 @@ from copriv.data.cells import reading, shortened
 from copriv.data.columns import Category
 from copriv.errors import DataError, InvalidInput
 from copriv.formatting.sanitize import label, printable
+from copriv.mechanisms.histograms import BINS
 from copriv.model.records import Records, labels_of
 from copriv.types import Array
 
@@ -90,6 +92,50 @@ class Ranges:
         """Convert coefficients for columns in [−1, 1] to (coef, intercept) for columns in their own units."""
         coef = np.where(self.size > 0, theta / np.where(self.size > 0, self.size, 1.0), 0.0)
         return coef, float(-coef @ self.centre)
+
+
+LEAST = -20
+"""`LogScale` tells magnitudes from 2⁻²⁰ to 2⁴⁰ apart (10⁻⁶ to 10¹²), by two intervals in each octave."""
+_SIDE = BINS // 2
+LOUDEST = 0.05
+"""Least share of a column's rows in an interval that noise may hide, at most, where ranges are measured."""
+
+
+@dataclass(frozen=True, eq=False)
+class LogScale:
+    """Map each column of which no range is known to [−1, 1], by sign and logarithm, for `copriv.mechanisms.histograms`."""
+
+    columns: Bool[np.ndarray, " features"]
+    """Which features are mapped; the others, of levels, are kept."""
+
+    def among(self, features: Bool[np.ndarray, " features"]) -> "LogScale":
+        return LogScale(features)
+
+    def inside(self, values: Float[Array, "rows features"]) -> Float[Array, "rows features"]:
+        """Values on the scale; whatever is below the first magnitude is 0, and beyond the last one as that."""
+        with np.errstate(all="ignore"):  # a warning would tell of single rows
+            step = np.floor(2.0 * (np.log2(np.abs(values)) - LEAST)) + 1.0
+        scaled = np.sign(values) * np.clip(step, 0.0, _SIDE) / _SIDE
+        return np.where(self.columns, scaled, values)
+
+    @staticmethod
+    def hidden(scale: float, columns: int) -> float:
+        """Share of a column's rows in an interval that noise of this scale hides; larger ones are noise in 1 % of answers."""
+        return scale * float(np.log(50.0 * BINS * columns))
+
+    @staticmethod
+    def found(noisy: Float[Array, " answer"], scale: float, shift: bool) -> "Ranges":
+        """From the first to the last interval that noise does not hide, and the next one or a quarter of them at either end."""
+        powers = 2.0 ** (LEAST + 0.5 * np.arange(_SIDE + 1))
+        ends = np.concatenate([-powers[::-1], powers])
+        lows, highs = [], []
+        for column in noisy.reshape(-1, BINS):
+            seen = np.flatnonzero(column >= min(LogScale.hidden(scale, noisy.size // BINS), column.max()))
+            first, last = seen[0], seen[-1]
+            wider = 0.25 * (ends[last + 1] - ends[first])
+            lows.append(min(ends[max(first - 1, 0)], ends[first] - wider))
+            highs.append(max(ends[min(last + 2, BINS)], ends[last + 1] + wider))
+        return Ranges(np.array(lows), np.array(highs), shift)
 
 
 def _is_pair(one: Any) -> bool:

@@ -32,6 +32,7 @@ from copriv.estimators.declared import (
     measuring,
     number,
     planned,
+    ranging,
     strength,
     terms,
     without_data,
@@ -41,6 +42,7 @@ from copriv.estimators.inputs import (
     NO_NUMBER,
     STANDARD,
     Columns,
+    LogScale,
     Ranges,
     dense,
     has_days,
@@ -121,7 +123,10 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             ],
         )  # fmt: skip
         stand_in, public_records, scale, step, gap, lengths, measured = None, None, 1.0, 1.0, None, None, Measured()
-        fewest, row_norm = min(map(len, whose.values())), None
+        fewest, row_norm, whole, ranging_under = min(map(len, whose.values())), None, wanted, None
+        unknown = self._of_no_range(ranges)
+        if unknown:
+            ranging_under, wanted, noise_on_ranges = ranging(wanted, unknown)
         if public_X is None:
             row_norm = None if self.row_norm is None else float(np.hypot(length("row_norm", self.row_norm), level))
             with in_the_callers_words(fewest):
@@ -129,12 +134,12 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 lengths = measuring(wanted, row_norm, nonzero) if share is None else None
             agreement, scale, step, gap = settled.agreement, settled.scale, settled.step, settled.expected_gap
             if lengths is None and settled.drowned:
-                _warn_of_noise(settled, enough(wanted, row_norm, None, nonzero), wanted)
+                _warn_of_noise(settled, enough(wanted, row_norm, None, nonzero), whole)
         else:
             public_records = Records.of(with_level(ranges.inside(public_X), level), self._public_numbers(public_y))
             with in_the_callers_words(fewest):
                 agreement, stand_in = planned(wanted, public_records)
-        x = ranges.inside(X)
+        x, shift = ranges.inside(X), bool(self.fit_intercept)
 
         @lru_cache(maxsize=2)  # terms change more often than units, and each copy of a large table takes time
         def parts_of(scale: float, known: Measured) -> list[Records]:
@@ -166,19 +171,32 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 SpendingWarning, stacklevel=2,
             )  # fmt: skip
         # What a first answer leaves of δ is not known before it: the whole budget must be there.
-        paying = wanted["owner"] if lengths is not None else problem.agreement.to_dict()["owner"]
+        paying = whole["owner"] if lengths or ranging_under else problem.agreement.to_dict()["owner"]
         costs = {one["name"]: (Fraction(one["epsilon"]), Fraction(one["delta"])) for one in paying}
         with shared.for_fit(costs, problem.agreement.answers) as own, in_the_callers_words(fewest):
             ledgers = [own]
             if lengths is not None:
                 asked, rest, noise = lengths
-                # Terms that owners can keep whatever is measured, so that nothing is spent on a fit that is then refused.
                 settled = without_data(rest, row_norm, nonzero=nonzero)
                 problem = problem_of(settled.agreement, settled.scale, measured)
                 scale, step, gap = settled.scale, settled.step, settled.expected_gap
+            if lengths or ranging_under:
+                # Terms that owners can keep whatever is measured, so that nothing is spent on a fit that is then refused.
                 owners_of(problem)
+            if ranging_under is not None:
+                of_numbers = [x[:, self._columns.of_numbers]] * ("bounds" in unknown)
+                on_scale = Records.of(
+                    np.hstack([*of_numbers, *[target[:, None]] * ("target_bounds" in unknown)]), 0.0 * target
+                )
+                answer = answered(Problem.of(ranging_under, [on_scale.taken(rows) for rows in whose.values()]), own)
+                ranges = self._with_ranges(ranges, LogScale.found(answer, noise_on_ranges, shift))
+                x, target = ranges.inside(X), self._public_numbers(y)
+                parts_of.cache_clear()
+                problem = problem_of(problem.agreement, scale, measured)
+                ledgers.append({name: one.of_the_same_fit() for name, one in own.items()})
+            if lengths is not None:
                 share_spent = asked.owner[0].epsilon / wanted["owner"][0]["epsilon"]
-                answer = answered(problem_of(asked, 1.0, measured), ledgers[0])
+                answer = answered(problem_of(asked, 1.0, measured), ledgers[-1])
                 found = Measured.of(answer, noise, bool(self.fit_intercept), share_spent)
                 with suppress(AgreementError, InvalidInput):
                     closest = without_data(rest, row_norm, found, nonzero=nonzero)
@@ -187,7 +205,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                     owners_of(sized)
                     settled, measured = closest, found
                     problem, scale, step, gap = sized, closer, settled.step, settled.expected_gap
-                ledgers.append({name: one.of_the_same_fit() for name, one in ledgers[0].items()})
+                ledgers.append({name: one.of_the_same_fit() for name, one in ledgers[-1].items()})
             theta = measured.width * step * train(problem, ledgers[-1])
         spent = {
             name: (float(sum(one[name].spent for one in ledgers)), float(sum(one[name].spent_delta for one in ledgers)))
@@ -198,12 +216,14 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         self.agreement_, self.scale_, self.expected_gap_ = problem.agreement, scale, gap
         self._stand_in, self._forecast = stand_in, cast(Any, None)
         self.coef_names_ = self._columns.features
+        ranges = cast(Ranges, ranges)
+        self.bounds_ = ranges.low[self._columns.of_numbers], ranges.high[self._columns.of_numbers]
         self._set_model(
             *ranges.coefficients(scale * theta[: X.shape[1]] if scale else np.zeros(X.shape[1])),
             measured.centre + float(theta[-1]) if self.fit_intercept else 0.0,
         )
         if lengths is not None and settled.drowned:  # what was measured says so; the fit is whole
-            _warn_of_noise(settled, enough(rest, row_norm, measured, nonzero), wanted)
+            _warn_of_noise(settled, enough(rest, row_norm, measured, nonzero), whole)
         return self
 
     @property
@@ -309,7 +329,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             return "auto"
         return length("feature_bound", self.feature_bound) + level
 
-    def _ranges_of_columns(self, public: Any) -> Ranges:
+    def _ranges_of_columns(self, public: Any) -> Ranges | LogScale:
         """The ranges of all features: those of `bounds` for columns of numbers, and for levels those of 0 and 1."""
         columns, features = self._columns, self._columns.of_numbers
         if not columns.numbers:
@@ -318,20 +338,33 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         public = None if public is None else public[:, features]
         return self._ranges("bounds", self.bounds, len(columns.numbers), public, names).among(features)
 
-    def _ranges(self, name: str, declared: Any, columns: int, public: Any, names: Any = None) -> Ranges:
+    def _ranges(self, name: str, declared: Any, columns: int, public: Any, names: Any = None) -> Ranges | LogScale:
         shift = bool(self.fit_intercept)
-        if not isinstance(declared, str):
+        if declared is None and public is None:
+            return LogScale(np.full(columns, True))
+        if not isinstance(declared, str | None):
             return Ranges.declared(name, declared, columns, shift, names)
-        if declared != "auto":
-            raise InvalidInput(f'{name}: must be "auto" or (low, high)')
+        if declared not in ("auto", None):
+            raise InvalidInput(f'{name}: must be "auto", None or (low, high)')
         if public is not None:
             return Ranges(public.min(axis=0), public.max(axis=0), shift)
         warnings.warn(
             f"{name}: not declared, and there are no public rows: {STANDARD} is taken, and what lies outside counts as "
-            f"the nearer end. Declare {name}=(low, high), or give public=(X, y)",
+            f"the nearer end. Declare {name}=(low, high), give public=(X, y), or pay for it with {name}=None",
             UndeclaredWarning, stacklevel=4,
         )  # fmt: skip
         return Ranges.declared(name, STANDARD, columns, shift)
+
+    def _of_no_range(self, ranges: Ranges | LogScale) -> list[str]:
+        """The parameter that is None, for each column whose range is to be measured, the target's last."""
+        return ["bounds"] * len(self._columns.numbers) * isinstance(ranges, LogScale)
+
+    def _with_ranges(self, ranges: Ranges | LogScale, found: Ranges) -> Ranges:
+        """The ranges of all features, once those that were measured are found, the target's last."""
+        if isinstance(ranges, Ranges):
+            return ranges
+        columns = len(self._columns.numbers)
+        return Ranges(found.low[:columns], found.high[:columns], found.shift).among(self._columns.of_numbers)
 
     def _threshold(self) -> float:
         """Where the Huber loss turns straight, for a target in [−1, 1]; other losses ignore it."""
@@ -379,7 +412,8 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
 
     Fitted: coef_ (features,), coef_names_ (the column's name, or column=level for each level, in the order of columns),
     intercept_, privacy_spent_ (`PrivacySpent`), agreement_ (`copriv.Agreement`, columns in [−scale_, scale_] and target in
-    [−1, 1]; of a constant alone where scale_ is 0), expected_gap_ (what noise is expected to leave between the best model, 0,
+    [−1, 1]; of a constant alone where scale_ is 0), bounds_ and target_bounds_ (the lows and the highs that were taken, of
+    columns of numbers), expected_gap_ (what noise is expected to leave between the best model, 0,
     and a constant one, 1; None with public rows), forecast_ (`copriv.Forecast`; None without public rows), n_features_in_,
     feature_names_in_.
 
@@ -415,18 +449,32 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
             raise InvalidInput('loss: must be "squared" or "huber" for a regressor')
         sample = None if public is None else np.asarray(public)[:, None]
         self._target = self._ranges("target_bounds", self.target_bounds, 1, sample)
-        if not self._target.size[0] > 0:
+        if isinstance(self._target, LogScale) and self.loss == "huber":
+            raise InvalidInput(
+                'target_bounds: None leaves threshold without a unit; declare target_bounds=(low, high), or take loss="squared"'
+            )
+        if isinstance(self._target, Ranges) and not self._target.size[0] > 0:
             raise InvalidInput("target_bounds: low must be below high")
         return self._public_numbers(y)
+
+    def _of_no_range(self, ranges: Ranges | LogScale) -> list[str]:
+        return [*super()._of_no_range(ranges), *["target_bounds"] * isinstance(self._target, LogScale)]
+
+    def _with_ranges(self, ranges: Ranges | LogScale, found: Ranges) -> Ranges:
+        if isinstance(self._target, LogScale):
+            self._target = Ranges(found.low[-1:], found.high[-1:], found.shift)
+        return super()._with_ranges(ranges, found)
 
     def _public_numbers(self, y: Any) -> Any:
         return self._target.inside(np.asarray(y, dtype=np.float64)[:, None])[:, 0]
 
     def _threshold(self) -> float:
-        return kink(self.threshold, float(self._target.size[0]))
+        return kink(self.threshold, float(self._target.size[0]) if isinstance(self._target, Ranges) else 1.0)
 
     def _set_model(self, coef: Any, shift: float, intercept: float) -> None:
-        size, centre = float(self._target.size[0]), float(self._target.centre[0])
+        of_target = cast(Ranges, self._target)
+        self.target_bounds_ = float(of_target.low[0]), float(of_target.high[0])
+        size, centre = float(of_target.size[0]), float(of_target.centre[0])
         self.coef_, self.intercept_ = size * coef, centre + size * (intercept + shift)
 
 

@@ -9,6 +9,7 @@
 | moments          | `moments`    | (ε, δ)       | the same in L2, with normal noise, once  |
 | objective        | `objective`  | ε, or (ε, δ) | the minimiser of a tilted fitness, once  |
 | lengths          | `lengths`    | ε            | how long rows are, once; no model        |
+| histograms       | `histograms` | ε            | where columns lie, once; no model        |
 | pilot            | `pilot`      | ε            | gradient, lengths and mean loss, once    |
 
 Another one is a file here and a place in `ALL` (docs/explanation/architecture.md).
@@ -16,6 +17,7 @@ Another one is a file here and a place in `ALL` (docs/explanation/architecture.m
 
 from copriv.errors import AgreementError
 from copriv.mechanisms.gradients import ClippedGradient, Gaussian, GradientNoise, Laplace, LaplaceComposed
+from copriv.mechanisms.histograms import Histograms
 from copriv.mechanisms.lengths import Lengths
 from copriv.mechanisms.mechanism import Guarantee, Mechanism, Phase
 from copriv.mechanisms.moments import MomentsInL2
@@ -34,6 +36,7 @@ ALL: list[Mechanism] = [
     Objective(),
     Pilot(),
     Lengths(),
+    Histograms(),
 ]
 """In the order in which they are tried. The first is what an agreement that names none gets."""
 
