@@ -1,6 +1,7 @@
 """The forecast after a pilot: what its answers tell, what is fixed before it, and what is never read but through noise."""
 
 import re
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,10 +11,12 @@ from copriv.agreement import Agreement
 from copriv.display.forecast import details, notes
 from copriv.errors import AgreementError
 from copriv.forecast import after_pilot
-from copriv.forecast.after_pilot import before_pilot, pilots
+from copriv.forecast.after_pilot import before_pilot, pilots, told
 from copriv.forecast.pilot_answers import noise_foreseen, pilot_terms, told_by
+from copriv.mechanisms.pilot import EDGES
 from copriv.populations.owner_posterior import common_shift
 from copriv.populations.public_sample import Lengths
+from copriv.privacy.shared_noise import sum_modulo
 from copriv.problem import Problem
 from copriv.simulation.runs import one_answers, one_sum
 
@@ -180,6 +183,30 @@ def test_the_noise_of_a_sum_is_as_large_as_it_says_and_a_fourth_of_that_of_four_
     assert variances[0] / said[0] == pytest.approx(1.0, abs=0.12)
     assert variances[1] / said[1] == pytest.approx(1.0, abs=0.12)
     assert said[1] / said[0] == pytest.approx((4 / 3) / 4)
+
+
+@pytest.mark.parametrize("missing", [None, 0, 3])
+def test_what_a_sum_tells_has_the_noise_of_the_owners_that_it_is_of(data, public, missing):
+    """By real shares: without the owner of most records their noise is over a tenth of the records, 147 times the variance."""
+    counts = (7600, 200, 200, 200)
+    owners = [{"name": f"bank-{i}", "records": n, "epsilon": 2.0} for i, n in enumerate(counts)]
+    agreed = terms(0.5, **SUM, dropouts=1, attempts=1, answers=2).replace(owner=owners)
+    before = before_pilot(Problem.forecasting(agreed, public))
+    asked = pilot_terms(before, agreed.phases[0])
+    shared = asked.mechanism.in_sum(asked, range(4), 4)
+    there = [i for i in range(4) if i != missing]
+    exact = np.zeros(asked.mechanism.length(asked, 4))
+    weight = Fraction(sum(shared.parts[i].weight for i in there))
+    drawn = []
+    for _ in range(300):
+        words = np.array([shared.share(i, exact) for i in there])
+        drawn.append(shared.vector(sum_modulo(words, shared.modulus), weight))
+    names = [f"bank-{i}" for i in there]
+    said = told(before, asked, exact[None, :], names).pilot.lengths.variance
+    counted = np.var(np.array(drawn)[:, -len(EDGES) - 1 :], axis=0).mean()
+    assert counted / said == pytest.approx(1.0, abs=0.15)
+    if missing is None:
+        assert told(before, asked, exact[None, :]).pilot.lengths.variance == pytest.approx(said)
 
 
 def test_a_pilot_that_is_seen_as_a_sum_leaves_open_how_owners_differ(data, public):

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from copriv.agreement import Agreement
 from copriv.display.ledger import phases_spent, totals_fields
 from copriv.display.run import now_known, phases_told, promises
 from copriv.privacy.ledger import PhaseBudget
 from copriv.privacy.ledger.read import verify
-from copriv.report import RunFile, document
+from copriv.report import RunFile, _promised, document
 from ledger_files import opened
 from phased_parties import CHOSEN, TOLD, conducted, goes_on, keep, piloted
 
@@ -81,3 +82,34 @@ def test_what_is_paid_ahead_in_a_phase_is_not_spent_in_it_and_nothing_is_wrong(t
     assert [(one["spent"], one["answers"]) for one in told["phases"]] == [(0.25, 1), (0.25, 1)]
     assert sum(one["spent"] for one in told["phases"]) == told["spent"]
     assert document(tmp_path / "l", [], [agreed])["problems"] == []
+
+
+def of_sums(mechanism: str, bound: object, delta: float) -> Agreement:
+    return Agreement.of({
+        "agreement": {
+            "rule": "S2", "horizon": 8, "answers": 3, "step": "auto", "aggregation": "sum", "colluding": 1, "attempts": 1,
+            "pilot": 0.2, "ranges": {"step": [0.01, 10.0]} | ({"gradient_bound": [0.1, 10.0]} if bound == "auto" else {}),
+            "mechanism": mechanism, "pilot_terms": {"start": [0.0] * 3, "gradient_bound": 1.0, "feature_bound": 1.0},
+        },
+        "model": {"loss": "squared", "regularization": 0.1, "theta_max": 10.0, "gradient_bound": bound},
+        "data": {"components": 3, "feature_bound": 1.0},
+        "owner": [{"name": f"bank-{i}", "records": 1000, "epsilon": 1.0, "delta": delta} for i in range(10)],
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("bound", ["auto", 1.0])
+@pytest.mark.parametrize(("mechanism", "delta"), [("laplace", 0.0), ("gaussian", 1e-6)])
+def test_of_a_pilot_in_sums_each_phase_has_its_promise_whole(mechanism: str, bound: object, delta: float) -> None:
+    """The promise was that of the run alone, at the budget of both phases, or none; and it was cut at 500 characters."""
+    agreed = of_sums(mechanism, bound, delta)
+    told = _promised(agreed, "bank-0", True)
+    pilot, run = promises(agreed, "bank-0")
+    assert told["promise"] == f"{pilot}; {run}"
+    assert "epsilon 0.2 over the run, against everybody outside and the learner with any 1 other owner" in pilot
+    assert "if all the others work together, a share hides little" in pilot
+    assert "then at most 3 answers" in run
+    assert "epsilon 0.8" in run
+    remaining = agreed.phases[1].mechanism.remaining(agreed.phases[1], agreed.phases[1].owner[0])
+    hides = f"epsilon {remaining:.3g} at this delta if all" if remaining else "a share hides little"
+    assert hides in run
+    assert told["what"] == ""

@@ -90,9 +90,8 @@ def promises(agreement: Agreement, name: str) -> list[str]:
         terms, chosen = run.terms_of(name), listed([*(agreement.agreement.ranges or {})] or ["nothing"])
         δ = f", delta {terms.delta:g}" if terms.delta > 0 else ""
         most = f"at most {counted(run.answers, 'answer')} by the mechanism {run.agreement.mechanism}"
-        said.append(
-            f"then {most}: epsilon {terms.epsilon:g}{δ}; the pilot chooses {chosen}, within the ranges that are signed"
-        )
+        promise = f"then {most}: epsilon {terms.epsilon:g}{δ}{run.mechanism.promise_in_sums(run, terms)}"
+        said.append(f"{promise}; the pilot chooses {chosen}, within the ranges that are signed")
     return said
 
 

@@ -115,13 +115,19 @@ def pilots(problem: Problem, streams: Sequence[np.random.SeedSequence]) -> Float
     return np.concatenate(one_answers(problem, streams, problem.terms.noise_scales()))
 
 
-def told(before: PublicSample, asked: Agreement, answers: Float[Array, "seen answer"]) -> PublicSample:
-    """The public sample with what is seen of a pilot (`pilot_terms`), and the run begun where that points."""
+def told(
+    before: PublicSample, asked: Agreement, answers: Float[Array, "seen answer"], given: Sequence[str] | None = None
+) -> PublicSample:
+    """The public sample with what is seen of a pilot (`pilot_terms`), and the run begun where that points.
+
+    given: the owners whose answers a sum is of; None: all.
+    """
+    w = asked.weights * [given is None or name in given for name in asked.owner_names]
+    w /= w.sum()
     if isinstance(before, DeclaredSample):
-        w = asked.weights
         noise, seen = float(np.sqrt(np.sum(np.square(w * asked.noise_scales())))), np.ones(1) if asked.summed else w
         return replace(before, measured=Measured.of(seen @ answers, noise, asked.model.intercept), _made={})
-    sample = replace(before, pilot=told_by(before, asked, answers), _made={})
+    sample = replace(before, pilot=told_by(before, asked, answers, w), _made={})
     run = before.problem.terms
     if run.agreement.start is None and leaves_open(run):
         start = tuple(sample.problem.feasible_set.project(sample.centre).tolist())

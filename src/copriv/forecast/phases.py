@@ -99,14 +99,16 @@ class AfterPilot:
         cls,
         agreement: Agreement,
         public: Any,
-        answers: Float[Array, "owners answer"],
+        answers: Float[Array, "seen answer"],
+        given: Sequence[str] | None = None,
         *,
         strata: Sequence[str] | None = None,
         runs: int = RUNS,
     ) -> "AfterPilot":
-        """The forecast after the pilot in earnest, by the owners' answers in the agreement's order.
+        """The forecast after the pilot in earnest, by the owners' answers in the agreement's order, or by their mean.
 
-        agreement: as it was signed, with the pilot. public, strata: as in `copriv.forecast`; None where no rows are public.
+        agreement: as it was signed, with the pilot. given: the owners whose answers a sum is of; None: all.
+        public, strata: as in `copriv.forecast`; None where no rows are public.
         The seed is the agreement's.
         Raises AgreementError where the plan after the pilot is not within what was signed.
         """
@@ -116,7 +118,7 @@ class AfterPilot:
         else:
             problem = Problem.forecasting(agreement, public, strata=strata)
         before = before_pilot(problem, seed, strata)
-        after = forecast_of(told(before, agreement.phases[0], answers), "after the pilot", runs, seed)
+        after = forecast_of(told(before, agreement.phases[0], answers, given), "after the pilot", runs, seed)
         return cls.decided(agreement, before, after)
 
     @classmethod

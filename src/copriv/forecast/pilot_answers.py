@@ -57,11 +57,20 @@ def pilot_terms(sample: PublicSample, agreement: Agreement) -> Agreement:
     )
 
 
-def told_by(sample: PublicSample, agreed: Agreement, answers: Float[Array, "seen answer"]) -> PilotAnswers:
-    """What the owners' answers to a pilot (`pilot_terms`) tell, or their weighted mean, where that alone is seen."""
+def told_by(
+    sample: PublicSample,
+    agreed: Agreement,
+    answers: Float[Array, "seen answer"],
+    weights: Float[Array, " owners"] | None = None,
+) -> PilotAnswers:
+    """What the owners' answers to a pilot (`pilot_terms`) tell, or their weighted mean, where that alone is seen.
+
+    weights: the owners' in the mean, which add up to 1, 0 for those whose answers a sum is without; None: the agreement's.
+    """
+    w = agreed.weights if weights is None else weights
     problem, r, p = sample.problem, sample.records, sample.problem.n_parameters
     numbers = PilotNumbers.agreed(agreed, p)
-    start, Ξ, w, share = np.array(agreed.agreement.start), numbers.bound, agreed.weights, r.weight / r.total
+    start, Ξ, share = np.array(agreed.agreement.start), numbers.bound, r.weight / r.total
     s, V = scipy.linalg.eigh(np.linalg.inv(numbers.root @ numbers.root), sample.hessian)
     to = np.linalg.solve(numbers.root, V)  # W⁻¹V
 

@@ -165,10 +165,13 @@ class Mechanism(ABC):
         """All that will ever leave an owner, in words: how many of what, with which noise, at what price."""
         what, noise = self.leaves(agreed, owner)
         δ = f", delta {owner.delta:g}" if owner.delta > 0 else ""
-        said = f"{what}, with {noise}: epsilon {owner.epsilon:g}{δ} over the run"
+        return f"{what}, with {noise}: epsilon {owner.epsilon:g}{δ} over the run{self.promise_in_sums(agreed, owner)}"
+
+    def promise_in_sums(self, agreed: AgreedTerms, owner: OwnerTerms) -> str:
+        """Against whom an owner's ε holds, and what remains against all others; "" where answers are seen by themselves."""
         if not agreed.summed:
-            return said
-        said += f", against {against(agreed.colluding)}, if the others add their shares{but_for(agreed.dropouts)}"
+            return ""
+        said = f", against {against(agreed.colluding)}, if the others add their shares{but_for(agreed.dropouts)}"
         if owner.floor is not None:
             return f"{said}; epsilon {owner.floor:g} if all the others work together, by noise of its own"
         remains = self.remaining(agreed, owner)

@@ -208,6 +208,8 @@ class Run:
         """The open turn of each participant that was asked, in the order in which they were opened."""
         self.stepped = 0
         """Number of turns that moved the model."""
+        self.moved_by: tuple[str, ...] = ()
+        """The owners whose answers moved it last."""
         self.answered_since_step: set[int] = set()
         """Participants that answered since the model last moved (A2 with a window)."""
         self._trajectory: Trajectory | None = None
@@ -242,7 +244,9 @@ class Run:
 
     @property
     def only_answers(self) -> Float[Array, "seen answer"]:
-        """The answer of every owner, in the agreement's order, of a phase in which each has given one; or only their mean."""
+        """The answer of every owner, in the agreement's order, of a phase in which each has given one; or only the mean of
+        those of `moved_by`.
+        """
         if self.agreement.summed:
             return self.trajectory.vector[None, :]
         given = {one.query.owner: one.answer.gradient for one in self.asked.values() if one.answer is not None}
@@ -333,7 +337,7 @@ class Run:
                 turn = self.open.pop(said["participant"])
                 given = {name: turn.answers[name] for name in said["owners"]}
                 self.trajectory.step(turn.participant, given, turn.parts, turn.names)
-                self.stepped += 1
+                self.stepped, self.moved_by = self.stepped + 1, tuple(said["owners"])
                 self.answered_since_step.add(turn.participant)
                 if self.stepped % self.window == 0:
                     self.answered_since_step.clear()

@@ -25,6 +25,7 @@ from copriv.cli.output import replace_file
 from copriv.display import Table
 from copriv.display.run import compared, in_sums, now_known, phases_told, run_tables
 from copriv.errors import CoprivError, Unreachable, UsageError
+from copriv.formatting.numbers import counted
 
 if TYPE_CHECKING:
     from copriv.data.dictionary import PublicDictionary
@@ -250,7 +251,9 @@ def _decision(
     def decide(run: "Run") -> "Decision":
         from copriv.report.phases import decided, digest_of
 
-        log(f"pilot: the answers of all {len(run.parties)} owners are here; what follows is planned by them")
+        whose = f"{len(run.moved_by)} of {counted(len(run.parties), 'owner')}"
+        what = f"the sum of the answers of {whose} is" if run.agreement.summed else f"the answers of {whose} are"
+        log(f"pilot: {what} here, and what follows is planned by that")
         decision = decided(run, rows, strata, None if table is None else digest_of(table))
         log(now_known(dict(decision.said)))
         log(decision.reason)

@@ -121,6 +121,7 @@ def _what_followed(verdict: "Verdict", public: Path | None, beside: Path) -> "tu
         rows = public_records(agreed, public, load_dictionary(agreed, beside))
         strata, digest = public_strata(agreed, public), digest_of(public)
     with waiting("planning again by the pilot's answers"):
-        answers = verdict.run_state.phases[0].only_answers
-        wrong = wrong_with(verdict.run_state, AfterPilot.of(agreed, rows, answers, strata=strata), digest)
+        pilot = verdict.run_state.phases[0]
+        found = AfterPilot.of(agreed, rows, pilot.only_answers, pilot.moved_by, strata=strata)
+        wrong = wrong_with(verdict.run_state, found, digest)
     return (Problem(None, wrong),) if wrong else ()
