@@ -400,6 +400,24 @@ def test_an_owner_signs_no_other_set(world: World, what: str, why: str) -> None:
         world.sides["bank-0"].masked(SECOND, [])
 
 
+@pytest.mark.parametrize(
+    "key", [bytes(32), b"short", (1).to_bytes(32, "little")], ids=["zero", "short", "of small order"]
+)
+def test_what_is_no_key_is_refused_before_anybody_is_charged(world: World, key: bytes) -> None:
+    """A lying owner signed it, and every other one was charged before its masks could not be made."""
+    attempt = FIRST
+    keys = [side.key(attempt, THETA) for side in world.sides.values()]
+    liar = keys[-1].owner
+    keys[-1] = SignedKey(liar, key, world.keys[liar].sign(masked_sum._key_content(attempt, liar, key)))
+    for name, side in world.sides.items():
+        if name != liar:
+            with pytest.raises(QueryRefused, match="is not a key"):
+                side.sign(attempt, keys)
+    learner = SumAttempt(attempt, world.parties)
+    with pytest.raises(QueryRefused, match="not a key"):
+        learner.take(keys[-1])
+
+
 def test_an_attempt_that_another_took_the_place_of_is_not_opened_again(world: World) -> None:
     one = world.sides["bank-2"]
     one.key(FIRST, THETA)
@@ -467,8 +485,8 @@ def test_a_learner_takes_what_is_signed_and_nothing_that_differs(world: World) -
 def masks_the_survivors_noise_again(world: World, patch: pytest.MonkeyPatch) -> None:
     """The same noisy vector in the next attempt: a learner that says an owner dropped out gets two sums of one noise."""
     for side in world.sides.values():
-        drawn = side._summand.noisy()
-        patch.setattr(side._summand, "noisy", lambda drawn=drawn: drawn)
+        drawn = side.summand.noisy()
+        patch.setattr(side.summand, "noisy", lambda drawn=drawn: drawn)
 
 
 def does_not_charge_a_second_attempt(world: World, patch: pytest.MonkeyPatch) -> None:
@@ -490,8 +508,8 @@ def signs_any_set(world: World, patch: pytest.MonkeyPatch) -> None:
 
     def masked(side: Any, attempt: Attempt, signatures: Any) -> Answer:
         opened, side._open = side._open, None
-        side._summand.ledger.charge(attempt.identity, opened.theta, *COST)
-        words = opened.key.masked(side._summand.noisy(), side._name, attempt, opened.keys)
+        side.summand.ledger.charge(attempt.identity, opened.theta, *COST)
+        words = opened.key.masked(side.summand.noisy(), side._name, attempt, opened.keys)
         return Answer(attempt.identity, attempt.fingerprint, side._name, as_numbers(words), 1)
 
     patch.setattr(MaskedAnswers, "sign", sign)

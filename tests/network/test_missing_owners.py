@@ -353,9 +353,9 @@ def test_a_killed_owner_opens_nothing_of_an_attempt_that_its_process_did_not_see
 
 def test_two_sums_of_one_noise_would_show_an_owners_vector(world: World) -> None:
     """The trap: survivors mask their noisy vectors again, without an owner of which the learner said that it dropped out."""
-    drawn = {name: side._summand.noisy() for name, side in world.sides.items()}  # type: ignore[attr-defined]
+    drawn = {name: side.summand.noisy() for name, side in world.sides.items()}  # type: ignore[attr-defined]
     for name, side in world.sides.items():
-        side._summand.noisy = lambda name=name: drawn[name]  # type: ignore[attr-defined]
+        side.summand.noisy = lambda name=name: drawn[name]  # type: ignore[attr-defined]
     whole = world.play(FIRST)
     assert whole is not None
     with pytest.raises(AssertionError, match="one noise is in two vectors"):

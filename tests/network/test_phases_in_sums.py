@@ -1,6 +1,9 @@
 """A pilot and the run after it, of both of which the learner sees sums alone."""
 
 import asyncio
+import shutil
+import sqlite3
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -157,7 +160,7 @@ def test_terms_that_are_said_again_do_not_make_an_owner_forget_what_it_signed(tm
         hello = Hello(name, agreed.fingerprint, "", 3, "nonce", held[name].certificate.decode())
         greeting, parts = welcome(learner, hello), list[Any]()
         agent._ledger_of(greeting.run)
-        for phase, chosen in ((1, {}), (1, {}), (2, CHOSEN), (2, CHOSEN)):
+        for phase, chosen in ((1, {}), (1, {}), (2, CHOSEN), (2, CHOSEN), (1, {})):
             terms = agreed.phases[0] if phase == 1 else agreed.chosen_run(chosen)
             signature = learner.sign(phase_content(greeting.run, agreed.fingerprint, phase, terms.fingerprint))
             agent._begin(PhaseTerms.of(phase, chosen, signature), greeting)
@@ -165,3 +168,49 @@ def test_terms_that_are_said_again_do_not_make_an_owner_forget_what_it_signed(tm
     assert parts[0] is parts[1]
     assert parts[2] is parts[3]
     assert parts[0] is not parts[2]
+    assert parts[4] is parts[0], "nor does the next phase, and this one again"
+
+
+def test_a_sum_of_the_pilot_that_the_file_does_not_have_is_missing(tmp_path: Path, held: Held) -> None:
+    """A learner sees the pilot's sum, asks for another one in a copy of its file, and goes on with the first file."""
+    agreed = in_sums(held, dropouts=1)
+    consortium, event = together(tmp_path, agreed, held), RunStore.event
+
+    def copied(here: str, there: str) -> None:
+        with closing(sqlite3.connect(tmp_path / here)) as one, closing(sqlite3.connect(tmp_path / there)) as two:
+            one.backup(two)
+
+    async def until_a_sum(resume: bool) -> None:
+        def stops(store: RunStore, named: str, *numbers: Any, **said: Any) -> None:
+            if named == "answer" and not (tmp_path / "fork.db").exists():
+                store.commit()
+                copied("run.db", "fork.db")
+            event(store, named, *numbers, **said)
+            if named == "stepped":
+                store.commit()
+                raise store._failed(sqlite3.OperationalError("killed"))
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RunStore, "event", stops)
+            with pytest.raises(StoreFailed, match="killed"):
+                await consortium.learn(PATIENT, resume=resume, decide=goes_on())
+
+    async def whole() -> Conductor:
+        owners = [asyncio.ensure_future(consortium.own(i)) for i in range(4)]
+        await until_a_sum(False)
+        copied("run.db", "first.db")
+        shutil.copy(tmp_path / "fork.db", tmp_path / "run.db")
+        await until_a_sum(True)
+        shutil.copy(tmp_path / "first.db", tmp_path / "run.db")
+        conductor = await consortium.learn(PATIENT, resume=True, decide=goes_on())
+        await asyncio.wait(owners, timeout=5)
+        return conductor
+
+    conductor = asyncio.run(asyncio.wait_for(whole(), 60))
+    assert finished(conductor), conductor.outcome
+    assert conductor.run.phase == 2
+    verdict = verify_run(tmp_path / "run.db", agreed, held["learner"].authority)
+    assert sum(verdict.missing.values()) >= 3, "each owner whose answer is in the second sum counts it"
+    spent = {one["name"]: one["spent"] for one in conductor.run.record()["owners"]}
+    for name in verdict.missing:
+        assert spent[name] == float(verify(tmp_path / f"{name}.ledger").spent)

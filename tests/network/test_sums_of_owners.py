@@ -135,7 +135,7 @@ def test_a_run_of_rounds_charges_each_owner_and_reserves_its_attempts(monkeypatc
     assert theta == pytest.approx(plain, abs=1e-5)
     assert not np.allclose(theta, 0)
     for side in asked.values():
-        assert (side._summand.ledger.answers, side._summand.ledger.spent) == (3, Fraction(3, 4))
+        assert (side.summand.ledger.answers, side.summand.ledger.spent) == (3, Fraction(3, 4))
     assert added_up(attempt_of(agreed, theta, 3, 2), theta, asked) is not None
     with pytest.raises(BudgetRefused):
         added_up(attempt_of(agreed, theta, 3, 3), theta, asked)
@@ -204,7 +204,7 @@ def test_one_answer_and_each_further_attempt_are_charged(mechanism: str) -> None
     asked = sides(agreed)
     for attempt in (1, 2):
         added_up(attempt_of(agreed, θ, 1, attempt), θ, asked)
-        spent = {side._summand.ledger.spent for side in asked.values()}
+        spent = {side.summand.ledger.spent for side in asked.values()}
         # With δ all is charged at the first answer, whose noise is that of two.
         assert spent == {Fraction(1) if mechanism == "moments" else Fraction(attempt, 2)}
     with pytest.raises(BudgetRefused):

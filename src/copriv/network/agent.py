@@ -159,6 +159,8 @@ class OwnerAgent:
         """The terms of each run and phase that the learner signed."""
         self._sums: OwnersPart | None = None
         """Its part in the sums of that run, where answers are seen in sums only."""
+        self._parts: dict[tuple[str, str], OwnersPart] = {}
+        """Such a part by run and phase, however often the learner changes between them."""
         self._runs = 0
         self._logged_kinds: set[type[CoprivError]] = set()
         """Types of the errors that were logged as reasons of a refusal."""
@@ -330,8 +332,11 @@ class OwnerAgent:
         return self._current[1]
 
     def _answer_as(self, owner: Owner, agreed: Agreement, run: str) -> None:
-        """Answer in this run, or this phase of it, from here on."""
-        self._owner, self._sums = owner, OwnersPart(agreed, run, self._keys, owner) if agreed.summed else None
+        """Answer in this run, or this phase of it, from here on; what it signed there in an attempt at a sum stays known."""
+        self._owner, self._sums = owner, None
+        if agreed.summed:
+            self._sums = self._parts.setdefault((run, agreed.fingerprint), OwnersPart(agreed, run, self._keys, owner))
+            self._sums.answer_by(owner)
 
     def _begin(self, message: PhaseTerms, welcome: Welcome) -> None:
         """Answer in a phase from here on, whose terms the learner chose.
@@ -427,7 +432,8 @@ class OwnerAgent:
                 case Busy():
                     clock.served()
                 case Closing() if owner is not None:
-                    self._count_signed, count = True, Closing(message.head, owner.ledger.answers)
+                    own, whole = owner.ledger.answers, self._ledger_of(welcome.run).answers
+                    self._count_signed, count = True, Closing(message.head, own, before=whole - own)
                     content = closing_content(welcome.run, self._name, owner.fingerprint, count)
                     await link.send(encode(replace(count, signature=self._keys.sign(content))))
                 case Finished():

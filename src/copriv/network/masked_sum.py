@@ -44,7 +44,7 @@ from copriv.errors import QueryRefused
 from copriv.network.keys import Certified, Keys, KeysRefused
 from copriv.privacy.ledger import Ledger
 from copriv.privacy.mask_shares import MaskShares
-from copriv.privacy.masks import Attempt, EphemeralKey, point_digest, set_digest
+from copriv.privacy.masks import Attempt, EphemeralKey, is_key, point_digest, set_digest
 from copriv.privacy.shared_noise import Words, as_numbers, as_words
 from copriv.protocol import Answer, Query
 from copriv.types import Array
@@ -130,7 +130,7 @@ class MaskedAnswers:
         dropouts: int = 0,
     ) -> None:
         self._agreed, self._name, self._keys, self._owners = (fingerprint, run), keys.name, keys, owners
-        self._summand, self._dropouts, self._least = summand, dropouts, len(owners) - dropouts
+        self.summand, self._dropouts, self._least = summand, dropouts, len(owners) - dropouts
         self._open: _Open | None = None
         """The newest attempt, until all is said of it."""
         self._replaced = set[str]()
@@ -144,7 +144,7 @@ class MaskedAnswers:
         """
         if (attempt.fingerprint, attempt.run) != self._agreed or attempt.point != point_digest(theta):
             raise self._refused(attempt, "it is of another agreement, run or point")
-        ledger = self._summand.ledger
+        ledger = self.summand.ledger
         given = ledger.released(attempt.identity, theta)
         if given is not None:
             return Answer(
@@ -176,6 +176,8 @@ class MaskedAnswers:
         for one in given:
             if not self._owners[one.owner].signed(one.signature, _key_content(attempt, one.owner, one.key)):
                 raise self._refused(attempt, f"{one.owner} did not sign its key for it")
+            if not is_key(one.key):  # found out later, it would have cost every owner an answer
+                raise self._refused(attempt, f"what {one.owner} gave is not a key")
         if opened.keys is not None and opened.keys != named:
             raise self._refused(attempt, "another set of keys was signed in it")
         if opened.keys is None and self._dropouts:
@@ -204,7 +206,7 @@ class MaskedAnswers:
             shares = opened.shares.masked(words).reshape(-1)
             return as_numbers(np.append(shares, np.zeros((1 + self._dropouts) * len(words) - len(shares), np.uint64)))
 
-        return self._summand.answer(Query(attempt.identity, attempt.fingerprint, self._name, opened.theta), hide)
+        return self.summand.answer(Query(attempt.identity, attempt.fingerprint, self._name, opened.theta), hide)
 
     def survivors(self, attempt: Attempt, names: Sequence[str]) -> SignedSurvivors:
         """Sign the owners whose vectors are there, and no other set of them afterwards. Raises QueryRefused."""

@@ -226,8 +226,10 @@ class Closing:
     head: str
     """The hash of the newest line of the learner's record, as of which the owner counts."""
     answered: int
-    """The owner's count; 0 in the learner's request."""
+    """The owner's count in the present phase; 0 in the learner's request."""
     signature: str = ""
+    before: int = 0
+    """The owner's count in the phases before it."""
 
 
 Message: TypeAlias = (
@@ -251,10 +253,12 @@ Message: TypeAlias = (
 
 _KINDS: dict[int, type[Any]] = {
     2: Welcome, 3: Query, 4: Answer, 5: Refusal, 6: Offer, 7: Ready, 8: Busy, 9: Finished,
-    10: Closing, 11: SumQuery, 12: Members, 13: PublicKeys, 14: SetSigned, 15: Hello,
+    19: Closing, 11: SumQuery, 12: Members, 13: PublicKeys, 14: SetSigned, 15: Hello,
     16: PhaseTerms, 17: Survivors, 18: MaskOpened,
 }  # fmt: skip
-"""1 was a hello without a slot. VERSION is in what is signed, so a change of one message gives it another number."""
+"""1 was a hello without a slot, 10 a count of one phase alone. VERSION is in what is signed, so a change of one message gives it
+another number.
+"""
 _NUMBER = {kind: number for number, kind in _KINDS.items()}
 _FIELDS = {kind: [(field.name, field.type) for field in fields(kind)] for kind in _NUMBER}
 _HEADER = struct.Struct("<6sBB")

@@ -256,6 +256,13 @@ class Run:
         """Number of an owner's answers in all phases, by its own count."""
         return sum(phase.parties[owner].answered for phase in self.phases)
 
+    def may_have_given(self, owner: str, before: int) -> bool:
+        """Whether an owner can have given so many answers before the present phase."""
+        pilot = self.before
+        if pilot is None:
+            return before == 0
+        return pilot.parties[owner].answered <= before <= pilot.agreement.answers
+
     @property
     def begun(self) -> bool:
         """Whether it has a first line."""
@@ -356,6 +363,8 @@ class Run:
             case "closed":
                 party = self.parties[said["owner"]]
                 party.answered, party.closed = max(party.answered, said["answered"]), said["head"]
+                if self.before is not None:
+                    self.before.parties[said["owner"]].answered = said.get("before", 0)
             case "kept":
                 self.kept, self.known = said["reason"], said["known"]
                 self.outcome, self.ended = said["reason"], line.time

@@ -428,12 +428,13 @@ class Conductor:
         party, asked = self.parties[owner], self.closing
         if asked is None or closing.head != asked.head or self.has_closed(owner):
             return False
-        if not party.answered <= closing.answered <= self._m:
+        if not (party.answered <= closing.answered <= self._m and self.run.may_have_given(owner, closing.before)):
             return False
         if self._unsigned(owner, closing.signature, closing_content(self.store.run, owner, self._fingerprint, closing)):
             return False
         head, signature = closing.head, closing.signature
-        self.store.event("closed", owner=owner, head=head, answered=closing.answered, signature=signature)
+        n, before = closing.answered, closing.before
+        self.store.event("closed", owner=owner, head=head, answered=n, before=before, signature=signature)
         return True
 
     def has_closed(self, owner: str) -> bool:

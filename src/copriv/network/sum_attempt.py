@@ -19,7 +19,7 @@ from copriv.network.masked_sum import (
     _survivors_content,
     opened_content,
 )
-from copriv.privacy.masks import Attempt
+from copriv.privacy.masks import Attempt, is_key
 
 Part: TypeAlias = SignedKey | SignedSet | SignedSurvivors | OpenedMask
 KEY, SET, MASKED, SURVIVORS, OPENED, OVER = range(6)
@@ -56,6 +56,8 @@ class SumAttempt:
             raise self._refused(message, "not every owner has said what comes before")
         if owner is None or not owner.signed(message.signature, self._content(message)):
             raise self._refused(message, "it did not sign this for this attempt")
+        if isinstance(message, SignedKey) and not is_key(message.key):
+            raise self._refused(message, "what it gave is not a key")
         before = self._given[step].get(message.owner)
         if isinstance(message, SignedKey) and before is not None and before.key != message.key:
             raise AnotherKey(self._refused(message, "it gave another key before").args[0])

@@ -62,6 +62,12 @@ class OwnersPart:
         self.query: SumQuery | None = None
         """The newest one that was signed by the learner."""
 
+    def answer_by(self, summand: Summand) -> None:
+        """Answer by this one from here on."""
+        self._summand = summand
+        if self._masked is not None:
+            self._masked.summand = summand
+
     def meet(self, message: Members) -> None:
         """Learn who the other owners are. Raises KeysRefused where they are not those that the agreement names.
 

@@ -348,12 +348,15 @@ class LineCheck:
 
     def _closed(self, line: Event) -> None:
         """Checked before the run takes the line, so that only a signed count is taken."""
-        name, head, n = line.data["owner"], line.data["head"], line.data["answered"]
+        name, head, n, before = *(line.data[key] for key in ("owner", "head", "answered")), line.data.get("before", 0)
         after = self.hashes.get(head, -1) >= self._asked_at.get(name, 0)
         _require(after, f"{name} counted its answers before it was asked for the last of them")
         can_be = not isinstance(n, bool) and self.run.parties[name].answered <= n <= self._agreement.answers
         _require(can_be, f"{name} counts {n} answers at the end, which cannot be")
-        content = closing_content(self._store.run, name, self._agreement.fingerprint, Closing(head, n))
+        can_be = not isinstance(before, bool) and self.run.may_have_given(name, before)
+        _require(can_be, f"{name} counts {before} answers before this phase, which cannot be")
+        closing = Closing(head, n, before=before)
+        content = closing_content(self._store.run, name, self._agreement.fingerprint, closing)
         self._signed(self._owners.get(name), name, line.data["signature"], content, line)
 
     def _model_signed(self, line: Event) -> None:

@@ -68,6 +68,15 @@ def set_digest(attempt: Attempt, keys: Mapping[str, bytes]) -> bytes:
     return hashlib.sha256(attempt.content("keys", {name: key.hex() for name, key in keys.items()})).digest()
 
 
+def is_key(public: bytes) -> bool:
+    """Whether these bytes are a public key: of its length, and none with which every secret is 0."""
+    try:
+        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        return False
+    return True
+
+
 class EphemeralKey:
     """One owner's X25519 key for one attempt. It masks one vector and is then dropped."""
 
