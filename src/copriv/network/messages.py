@@ -256,9 +256,8 @@ _KINDS: dict[int, type[Any]] = {
     19: Closing, 11: SumQuery, 12: Members, 13: PublicKeys, 14: SetSigned, 15: Hello,
     16: PhaseTerms, 17: Survivors, 18: MaskOpened,
 }  # fmt: skip
-"""1 was a hello without a slot, 10 a count of one phase alone. VERSION is in what is signed, so a change of one message gives it
-another number.
-"""
+"""1 was a hello without a slot, 10 a count of one phase alone. VERSION is in what is signed, so a change of one message gives
+it another number."""
 _NUMBER = {kind: number for number, kind in _KINDS.items()}
 _FIELDS = {kind: [(field.name, field.type) for field in fields(kind)] for kind in _NUMBER}
 _HEADER = struct.Struct("<6sBB")
