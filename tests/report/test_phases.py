@@ -124,3 +124,12 @@ def test_terms_are_computed_again_whatever_the_threads_and_others_are_found(
     run.kept = kept.reason
     assert wrong_with(run, kept, "digest") == ""
     assert "stopped after the pilot, by whose answers joining pays for bank-1" in wrong_with(run, goes_on, "digest")
+
+
+def test_a_floor_is_signed_whole_and_divided_once() -> None:
+    """Of a floor of 2 the run's part was signed as that of both phases: 1.6, and then divided again."""
+    owners = [{**owner.model_dump(exclude_none=True), "floor": 30.0} for owner in TERMS.owner]
+    terms = TERMS.replace(agreement={"aggregation": "sum", "colluding": 1}, owner=owners)
+    to_be_signed = to_sign(terms, copriv.forecast(terms, PUBLIC, runs=8))
+    assert {owner.floor for owner in to_be_signed.owner} == {30.0}
+    assert [phase.owner[0].floor for phase in to_be_signed.phases] == pytest.approx([6.0, 24.0])

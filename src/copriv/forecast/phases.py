@@ -57,7 +57,11 @@ def to_sign(agreement: Agreement, outlook: Forecast) -> Agreement:
     }
     document["data"]["feature_bound"] = planned.data.feature_bound
     owners = zip(document["owner"], agreement.owner_tables, strict=True)
-    document["owner"] = [{**owner, "epsilon": table.epsilon} for owner, table in owners]
+    # ε and the floor are those of both phases, and a run has its part of them.
+    document["owner"] = [
+        {**owner, "epsilon": table.epsilon} | ({} if table.floor is None else {"floor": table.floor})
+        for owner, table in owners
+    ]
     return Agreement.of(document)
 
 
