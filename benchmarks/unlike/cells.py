@@ -159,10 +159,12 @@ def verdicts(told: copriv.Forecast, measured: copriv.Simulation, owners: Owners,
         made = [personalized(terms, θ, (x, y), public=owners.public).theta for θ in models[:3]]
         each = [lost.values(θ, one, ty) for θ in (made[0], alone, models[0])]
         at_home = np.mean([lost.values(θ, one, ty) for θ in made], axis=0)
+        finished = personalized(terms, public, (x, y), public=owners.public).theta  # for which nobody has to join
+        without = [with_own, lost.values(public, one, ty), lost.values(finished, one, ty)]
         above = each[0] - 1.05 * min(each[1:], key=np.mean)
         rows.append(
             {
-                **judged(said, gain([with_own, lost.values(public, one, ty)], [with_common, at_home])),
+                **judged(said, gain(without, [with_common, at_home])),
                 "alone": said.alone,
                 "alone_low": said.alone_low,
                 "alone_high": said.alone_high,

@@ -68,7 +68,7 @@ def test_after_a_run_it_judges_the_released_model(home: Path, capsys: pytest.Cap
     assert set(kept["errors"]) == {"own", "common", "personalized"}  # there are no public rows
     assert _ask(home, "--model", "run.json", "--public", "public.csv", "--json") == 0
     with_public = json.loads(capsys.readouterr().out)
-    assert set(with_public["errors"]) == {"own", "public", "common", "personalized"}
+    assert set(with_public["errors"]) == {"own", "public", "public_personalized", "common", "personalized"}
     assert with_public["errors"]["public"] < with_public["errors"]["common"]
 
 

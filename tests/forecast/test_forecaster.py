@@ -308,7 +308,7 @@ def test_joining_does_not_pay_where_it_does_not_and_it_is_said_in_words(epsilon,
 
 def test_what_turns_on_how_unlike_owners_are_is_open():
     """Nobody has said it: both outcomes are told, and what would settle it; said to be alike, there is an answer."""
-    found = forecast(agreed(epsilon=20.0, records=(60, 60, 60)), rows(n=60), runs=20)
+    found = forecast(agreed(epsilon=2000.0, records=(60, 60, 60)), rows(n=30), runs=20)
     assert [owner.verdict for owner in found.owners] == ["open"] * 3
     assert (found.joining_pays, found.advice) == (None, "close")
     assert found.verdict.startswith("Whether joining pays is open for o0, o1 and o2: ")

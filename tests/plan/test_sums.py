@@ -154,7 +154,7 @@ def test_a_forecast_of_a_sum_is_exact_where_it_is_without() -> None:
 
 def test_a_forecast_of_single_answers_says_what_their_sum_would_cost() -> None:
     """As the forecast of the same terms with the sum finds, and at a budget as much smaller as the noise allows."""
-    seen = planned(aggregation="each", communication="synchronous")
+    seen = planned(aggregation="each", communication="synchronous", goal="common")
     found = copriv.forecast(seen, public=public(), runs=32, preconditioner=False)
     summed_terms = seen.replace(agreement={"aggregation": "sum"})
     itself = copriv.forecast(summed_terms, public=public(), runs=32, preconditioner=False)

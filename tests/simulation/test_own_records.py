@@ -100,8 +100,8 @@ def test_it_is_reported_where_the_goal_asks_for_it_or_somebody_does() -> None:
     silent, said = (json.loads(one.to_json())["owners"][0] for one in (plain, told))
     assert "own" not in silent
     assert silent["verdict"] is silent["probability"] is silent["on_own"] is None
-    assert set(said["own"]) == {"alone", "together", "personalized", "held_out", "public"}
-    assert said["own"]["public"] is None
+    assert set(said["own"]) == {"alone", "together", "personalized", "held_out", "public", "public_personalized"}
+    assert said["own"]["public"] is said["own"]["public_personalized"] is None
     assert "Loss on own rows: mean squared error." in repr(told)
     assert (said["verdict"], said["probability"]) == (said["on_own"]["answer"], said["on_own"]["probability"])
     assert "own" in json.loads(told.merge([told]).to_json())["owners"][0]

@@ -111,7 +111,9 @@ def _remedy(outlook: Forecast) -> str:
     if not least:
         if outlook.n_owners == 1:
             return "One owner has nobody to train with."
-        public = "a constant" if outlook.agreed.agreement.data.declared_only else "the public one"
+        public = (
+            "a constant" if outlook.agreed.agreement.data.declared_only else "the public one, as it is or personalized,"
+        )
         each = f"its own model or {public} serves each owner as well"
         return f"So do not train together: {each}, and no larger budget of one owner is expected to change that."
     first = min(least, key=lambda name: least[name])
@@ -367,6 +369,7 @@ def ends(values: Sequence[float]) -> tuple[float, float]:
 MODELS = {
     "own": "your own model",
     "public": "the public model",
+    "public_personalized": "the public model, personalized at home",
     "common": "the common model",
     "personalized": "the common model, personalized at home",
 }

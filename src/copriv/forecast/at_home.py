@@ -13,8 +13,8 @@ Only the owner may read its records. It evaluates on them, without noise, what h
   heterogeneity: the cost here of the public model (of rows weighted by the owners' records, where strata are known), less its
   sampling error. Without public rows u is drawn from the
   forecast's heterogeneity;
-* the common model personalized at home, by the formula of a forecast (`personalized_cost`), with and without the owner's own
-  intercept.
+* the common model personalized at home, and the public one, for which nobody has to join, by the formula of a forecast
+  (`personalized_cost`), with and without the owner's own intercept.
 
 All of these are drawn repeatedly: the records by a Bayesian bootstrap widened to Student's t, forecasts from their bands.
 The verdict follows as in any forecast (`verdict_of`). It has no privacy guarantee and stays at home.
@@ -79,8 +79,8 @@ class VerdictAtHome(Shown):
     reason: str
     """Why the records do not decide; "" where they do."""
     errors: Mapping[str, float]
-    """Median prediction error (mean loss) on new records of this owner: of its "own" model, the "public" one, the "common" one
-    and the "personalized" one."""
+    """Median prediction error (mean loss) on new records of this owner: of its "own" model, the "public" one, that one
+    personalized ("public_personalized"), the "common" one and that one personalized ("personalized")."""
     measured_in: str = "mean loss"
     """Name of the error, with its unit."""
 
@@ -182,19 +182,32 @@ def owner_verdict(
         losses["public"] = here.drawn(here.losses(public_model))
     if forecast is None:
         losses |= here.with_common(*here.released(of_all))
+        if public_model is not None:
+            beside = here.about(replace(home, centre=public_model))
+            losses["public_personalized"] = here.least + beside.personalizing(
+                beside.cost_of_centre(), beside.cost_with_own_intercept()
+            )
     elif public_model is None:
         u = np.array([forecast.heterogeneity.quantile(q) for q in rng.uniform(size=DRAWS)])
         best: Any = forecast.optimum
         if best is None:  # without public rows there is no public model either
             best = here.least
         else:
-            losses["public"] = here.least + best * here.added(u, np.full(DRAWS, forecast.public_only))
+            public_cost = best * here.added(u, np.full(DRAWS, forecast.public_only))
+            losses |= {
+                "public": here.least + public_cost,
+                "public_personalized": here.least + here.personalizing(public_cost),
+            }
         losses |= here.with_common(best * here.added(u, forecast.together(rng)))
         if forecast.heterogeneity.source == "not stated":
             levels = u
     else:
         losses |= here.with_common(*forecast.costs(here))
-    without = min((losses[model] for model in ("own", "public") if model in losses), key=np.median)
+        losses["public_personalized"] = here.least + here.personalizing(
+            here.cost_of_centre(), here.cost_with_own_intercept()
+        )
+    alternatives = ("own", "public", "public_personalized")
+    without = min((losses[model] for model in alternatives if model in losses), key=np.median)
     # ψ is relative to a loss of 1 here, which drops out of the gain.
     joined: dict[Model, Array] = {"common": losses["common"] - 1.0, "personalized": losses["personalized"] - 1.0}
     found = verdict_of(without - 1.0, joined, Asked.of("own", worthwhile, levels))
@@ -338,14 +351,31 @@ class _OwnLosses:
     ) -> dict[str, Float[Array, " draws"]]:
         """Draws of the losses of the common model and of the personalized one, from the cost of the common one.
 
+        rest: as in `personalizing`.
+        """
+        return {"common": self.least + common, "personalized": self.least + self.personalizing(common, rest)}
+
+    def personalizing(
+        self, common: Float[Array, " draws"], rest: Float[Array, " draws"] | None = None
+    ) -> Float[Array, " draws"]:
+        """Draws of the cost of a model personalized at home, from its cost as it is.
+
         rest: its cost with the best intercept for this owner. Personalizing may leave the intercept to the owner, whose
         estimate costs as much as that of one of p parameters.
         """
         own, p = self.fitting, len(self.home.centre)
         cost = personalized_cost(own, common)
-        if rest is not None:
-            cost = min(cost, own / p + personalized_cost(own * (p - 1) / p, rest), key=np.median)
-        return {"common": self.least + common, "personalized": self.least + cost}
+        if rest is None:
+            return cost
+        return min(cost, own / p + personalized_cost(own * (p - 1) / p, rest), key=np.median)
+
+    def about(self, home: Home) -> "_OwnLosses":
+        """The same records and draws about another centre."""
+        tried = (home.candidates[0], home.candidates[-1])
+        beside = replace(self, home=home, held_out=home.cross_validated(self.records, tried, self.rng))
+        shared = {name: getattr(self, name) for name in ("_shares", "fitting", "_chance")}
+        vars(beside).update(shared)
+        return beside
 
 
 @dataclass(frozen=True)

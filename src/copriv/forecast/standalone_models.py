@@ -1,7 +1,8 @@
 """Models that an owner has without joining, in each world, and the probability that joining beats them.
 
-In each world there is one ψ of the public model, one of the owner's own model, and one of each run of the consortium. Joining
-pays in a run whose ψ is below both; the share of such runs over all worlds is the probability of a verdict.
+In each world there is one ψ of the public model, one of the owner's own model, one of the public model personalized at home,
+and one of each run of the consortium. Joining pays in a run whose ψ is below all of these; the share of such runs over all
+worlds is the probability of a verdict.
 
 Where public rows have strata, an owner's own model is fitted to its records in every world. Otherwise its ψ follows from the
 number of its records and from the heterogeneity of each kind of owner.
@@ -44,6 +45,8 @@ class OwnRecords:
     personalized_band: tuple[float, float]
     together_with_intercept: float | None = None
     """Median ψ of the common model with the owner's best intercept; None without an intercept."""
+    public_personalized: float | None = None
+    """The public model, or without public rows a constant, personalized at home: for this nobody has to join."""
 
 
 def close_call(probability: float, *typically: bool) -> bool:
@@ -69,6 +72,8 @@ class WithoutJoining:
     """ψ of the public model on each owner's population, in that case."""
     apart_with_intercept: Float[Array, "worlds kinds"] | None = None
     """`apart` where each kind has its own best intercept; None where the model has no intercept beside other parameters."""
+    public_with_intercept: Float[Array, "worlds owners"] | None = None
+    """`public_on_own` with each owner's best intercept, likewise."""
 
     @classmethod
     def of(cls, sample: PublicSample, records: Sequence[int], worlds: Sequence[World]) -> "WithoutJoining":
@@ -108,8 +113,10 @@ class WithoutJoining:
         public = np.array([world.on_all(public_model) for world in worlds])
         on_own = np.array([[world.on_own(i, public_model[None])[0] for i in range(N)] for world in worlds])
         nothing = np.zeros((len(worlds), 1))
-        with_intercept = nothing if _has_intercept(worlds[0].pool) else None
-        return cls(public, own, nothing, tuple(worlds), everybody, on_own, with_intercept)
+        if not _has_intercept(worlds[0].pool):
+            return cls(public, own, nothing, tuple(worlds), everybody, on_own)
+        left = [[world.on_own_with_intercept(i, public_model[None])[0] for i in range(N)] for world in worlds]
+        return cls(public, own, nothing, tuple(worlds), everybody, on_own, nothing, np.array(left))
 
     def alone(self, i: int) -> Float[Array, "worlds kinds"]:
         """ψ of owner i's own model on everybody's records, in each world and for each kind that the owner may be of."""
@@ -123,17 +130,20 @@ class WithoutJoining:
         Where the owner's law is known, the last models of the runs are evaluated on it. Otherwise the owner's heterogeneity is
         added to ψ of the public and of the common model; of the latter's ψ, the intercept is taken to be one of p equal parts.
         """
-        own, p, with_intercept = self.own[:, i : i + 1], together.models.shape[-1], None
+        own, p, with_intercept, left = self.own[:, i : i + 1], together.models.shape[-1], None, None
         if self.public_on_own is not None:
             runs = list(zip(self.known, together.models, strict=True))
             common = np.array([world.on_own(i, models) for world, models in runs])
-            if self.apart_with_intercept is not None:
+            if self.public_with_intercept is not None:
                 with_intercept = np.array([world.on_own_with_intercept(i, models) for world, models in runs])
-            return CostsOnOwn(own, self.public_on_own[:, i : i + 1], common, with_intercept, p)
-        apart, common = self.apart[:, None, :], together.draws[:, :, None]
+                left = self.public_with_intercept[:, i : i + 1]
+            return CostsOnOwn(own, self.public_on_own[:, i : i + 1], common, with_intercept, p, left)
+        apart, common, public = self.apart[:, None, :], together.draws[:, :, None], self.public[:, None, None]
         if self.apart_with_intercept is not None:
-            with_intercept = self.apart_with_intercept[:, None, :] + common * (p - 1) / p
-        return CostsOnOwn(own[:, :, None], apart + self.public[:, None, None], apart + common, with_intercept, p)
+            with_intercept, left = (
+                self.apart_with_intercept[:, None, :] + model * (p - 1) / p for model in (common, public)
+            )
+        return CostsOnOwn(own[:, :, None], apart + public, apart + common, with_intercept, p, left)
 
     def without_joining(self, i: int) -> Float[Array, "worlds kinds"]:
         """ψ of the better of owner i's own model and the public one, in each world."""
@@ -152,7 +162,7 @@ class WithoutJoining:
             u = np.array([world.apart[i : i + 1] for world in self.known if world.apart is not None])
         if asked.goal == "own":
             costs = self.on_own(together, i)
-            said, without = costs.verdict(asked), np.minimum(costs.own, costs.public)
+            said, without = costs.verdict(asked), costs.without
             joined = {"common": costs.common, "personalized": costs.personalized}[said.by]
         else:
             without, joined = self.without_joining(i)[:, None, :], together.draws[:, :, None]
@@ -179,25 +189,38 @@ class CostsOnOwn:
     with_intercept: Array | None
     """ψ of the common model with the owner's best intercept; None without an intercept."""
     n_parameters: int
+    public_with_intercept: Array | None = None
+    """ψ of the public model with the owner's best intercept; None without an intercept."""
 
     @property
     def personalized(self) -> Array:
         """ψ of the common model personalized at home."""
         return personalized_cost(self.own, self.common, self.with_intercept, self.n_parameters)
 
+    @property
+    def public_personalized(self) -> Array:
+        """ψ of the public model personalized at home, which takes nobody's answers."""
+        return personalized_cost(self.own, self.public, self.public_with_intercept, self.n_parameters)
+
+    @property
+    def without(self) -> Array:
+        """ψ of the best that the owner has without joining."""
+        return np.minimum(np.minimum(self.own, self.public), self.public_personalized)
+
     def verdict(self, asked: Asked) -> OwnerVerdict:
         """Whether joining pays."""
         gives: dict[Model, Array] = {"common": self.common, "personalized": self.personalized}
-        without, *costs = np.broadcast_arrays(np.minimum(self.own, self.public), *gives.values())
+        without, *costs = np.broadcast_arrays(self.without, *gives.values())
         return verdict_of(without, dict(zip(gives, costs, strict=True)), asked)
 
     def enough(self, together: float, worthwhile: float) -> float:
         """The largest ψ of the common model on everybody's records with which joining typically pays; it is now `together`."""
-        own, public, common = (float(np.median(cost)) for cost in (self.own, self.public, self.common))
+        costs = (self.own, self.public, self.public_personalized, self.common)
+        own, *others, common = (float(np.median(cost)) for cost in costs)
         left = None
         if self.with_intercept is not None:
             left = float(np.median(self.with_intercept)) - together * (1.0 - 1.0 / self.n_parameters)
-        return enough(own, public, worthwhile, common - together, left, self.n_parameters)
+        return enough(own, min(own, *others), worthwhile, common - together, left, self.n_parameters)
 
     def summary(self) -> OwnRecords:
         """Compare the models."""
@@ -220,6 +243,7 @@ class CostsOnOwn:
             common_band,
             personalized_band,
             None if self.with_intercept is None else float(np.median(self.with_intercept)),
+            float(np.median(self.public_personalized)),
         )
 
 
@@ -238,14 +262,15 @@ def personalized_cost(own: Array, common: Array, with_intercept: Array | None = 
 
 
 def enough(
-    own: float, public: float, worthwhile: float, apart: float, with_intercept: float | None = None, p: int = 1
+    own: float, without: float, worthwhile: float, apart: float, with_intercept: float | None = None, p: int = 1
 ) -> float:
     """The largest ψ of the common model on everybody's records with which joining pays on an owner's own; 0 if none.
 
-    own, public: costs on its own records. apart: by how much more the common model costs there. with_intercept: the same
+    own: cost of its own model on its own records. without: of the best that it has without joining.
+    apart: by how much more the common model costs there. with_intercept: the same
     with the best intercept for this owner, without which ψ is (p − 1)/p of itself.
     """
-    wanted = min(own, public) - worthwhile * (1.0 + min(own, public))
+    wanted = without - worthwhile * (1.0 + without)
     costs = np.geomspace(1e-9, 1e6, 601)
     left = None if with_intercept is None else np.maximum(with_intercept + costs * (1.0 - 1.0 / p), 0.0)
     common = np.maximum(apart + costs, 0.0)

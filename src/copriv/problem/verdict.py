@@ -1,8 +1,9 @@
 """Whether joining pays for an owner: yes, no or open, with its probability, on its own records or on everybody's.
 
 On an owner's own records, joining gives it the better of the common model and that model personalized at home; without
-joining it has the better of its own model and the public one. On everybody's records the common model stands against the
-same two. The gain is the relative change of the prediction error f that joining brings,
+joining it has the best of its own model, the public one, and that one personalized at home (docs/decisions/0017). On
+everybody's records the common model stands against the first two. The gain is the relative change of the prediction error f
+that joining brings,
 
     gain = (ψ without − ψ with) / (1 + ψ without),
 

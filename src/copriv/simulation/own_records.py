@@ -1,4 +1,5 @@
-"""Compare the own, the public, the common and the personalized model on an owner's own records, by cross-validation.
+"""Compare models on an owner's own records, by cross-validation: its own, the public and the common one, and these two
+personalized.
 
 An owner's records (or persons, where they are the units) are divided into fifths, and each is held out in turn: own and
 personalized models are fitted to the other four. With a fifth fewer records both are slightly worse, which enlarges a gain by
@@ -39,6 +40,8 @@ class OwnOutcome:
     public: float | None
     """Loss of the public rows' model; None where there is none."""
     verdict: OwnerVerdict
+    public_personalized: float | None = None
+    """Loss of the public model personalized at home, for which nobody has to join; None where there is none."""
 
 
 def on_own_records(
@@ -60,32 +63,35 @@ def on_own_records(
     home = Home(loss, problem.regularizer.strength, models[0], np.eye(len(models[0])))
     unit, units = units_of(raw)
     part = (rng.permutation(units) % PARTS)[unit]
-    alone, at_home = np.zeros(len(raw)), np.zeros(len(raw))
+    alone, at_home, from_public = np.zeros((3, len(raw)))
     for k in range(PARTS):
         out, rest = part == k, raw.taken(part != k)
         x, y, common = records.features[out], records.target[out], models[k % len(models)]
         alone[out] = loss.values(home.fitted(problem.as_agreed(rest), 0.0, models[0]), x, y)
         at_home[out] = loss.values(personalize(agreement, common, rest, public=public, seed=seed), x, y)
-    fixed = [*models]
+        if public_model is not None:
+            from_public[out] = loss.values(personalize(agreement, public_model, rest, public=public, seed=seed), x, y)
+    together = [loss.values(θ, records.features, records.target) for θ in models]
+    known = []
     if public_model is not None:
-        fixed.append(public_model)
-    together = [loss.values(θ, records.features, records.target) for θ in fixed]
+        known = [loss.values(public_model, records.features, records.target), from_public]
     # At most a thousand blocks of records are drawn.
-    mean, draws = _bootstrapped([alone, at_home, *together], records, unit % 1_000, rng)
+    mean, draws = _bootstrapped([alone, at_home, *together, *known], records, unit % 1_000, rng)
     runs = slice(2, 2 + len(models))
-    without = int(np.argmin([mean[0], *mean[runs.stop :]]))
-    wanted = np.tile(draws[:, [0 if without == 0 else -1]], (1, len(models)))
+    without = min([0, *range(runs.stop, len(mean))], key=lambda model: mean[model])
+    wanted = np.tile(draws[:, [without]], (1, len(models)))
     return OwnOutcome(
         float(mean[0]),
         float(mean[runs].mean()),
         float(mean[1]),
         len(raw),
-        None if public_model is None else float(mean[-1]),
+        None if public_model is None else float(mean[-2]),
         verdict_of(
             wanted,
             {"common": draws[:, runs], "personalized": np.tile(draws[:, [1]], (1, len(models)))},
             Asked.of("own", agreement.worthwhile),
         ),
+        None if public_model is None else float(mean[-1]),
     )
 
 

@@ -328,12 +328,18 @@ def _on_own(
         [one["own"]["alone"] * one["records"] / table.records for one, table in zip(like, tables, strict=True)]
     )
     excess = np.maximum(np.array([one["own"]["together"] for one in like]) - usual, 0.0)
-    common, with_intercept, p = excess + together, None, made.document["n_parameters"]
+    common, public, p = excess + together, excess + public_only, made.document["n_parameters"]
+    with_intercept = public_with_intercept = None
     left: list[float | None] = [None] * len(like)
     if known[0]["own"]["together_with_intercept"] is not None:
         left = [one["own"]["together_with_intercept"] - usual * (p - 1) / p for one in like]
-        with_intercept = np.maximum(np.array(left), 0.0) + together * (p - 1) / p
-    most = [enough(a, e + public_only, worthwhile, e, rest, p) for a, e, rest in zip(alone, excess, left, strict=True)]
+        with_intercept, public_with_intercept = (
+            np.maximum(np.array(left), 0.0) + model * (p - 1) / p for model in (together, public_only)
+        )
+    finished = personalized_cost(alone, public, public_with_intercept, p)  # for which nobody has to join
+    without = np.minimum(np.minimum(alone, public), finished).tolist()
+    owners = zip(alone.tolist(), without, excess.tolist(), left, strict=True)
+    most = [enough(a, best, worthwhile, e, rest, p) for a, best, e, rest in owners]
     costs = {"alone": alone, "together": common, "personalized": personalized_cost(alone, common, with_intercept, p)}
     own = [dict(zip(costs, map(float, each), strict=True)) for each in zip(*costs.values(), strict=True)]
     return own, np.array(most)
