@@ -121,6 +121,15 @@ def test_terms_are_computed_again_whatever_the_threads_and_others_are_found(
         for verdict in ("no", "yes")
     )
     assert (kept.chosen, goes_on.chosen) == (None, found.chosen)
+    run.chosen = dict(found.chosen or {})
+    assert wrong_with(run, found, "digest") == ""
+    nobody = replace(
+        kept, after=replace(kept.after, owners=tuple(replace(o, probability=0.0) for o in kept.after.owners))
+    )
+    assert "went on after the pilot, by whose answers joining pays for nobody" in wrong_with(run, nobody, "digest")
+    run.known = {}
+    assert "does not say what the pilot told" in wrong_with(run, found, "digest")
+    run.known = {"public": "digest"}
     run.kept = kept.reason
     assert wrong_with(run, kept, "digest") == ""
     assert "stopped after the pilot, by whose answers joining pays for bank-1" in wrong_with(run, goes_on, "digest")

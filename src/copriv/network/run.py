@@ -243,6 +243,11 @@ class Run:
         return self.agreed.has_pilot and self.phase == 1 and self.status == "finished" and not self.kept
 
     @property
+    def decided(self) -> bool:
+        """Whether something has followed the pilot: the run after it, or that the rest of the budget is kept."""
+        return bool(self.before or self.kept)
+
+    @property
     def only_answers(self) -> Float[Array, "seen answer"]:
         """The answer of every owner, in the agreement's order, of a phase in which each has given one; or only the mean of
         those of `moved_by`.

@@ -99,7 +99,7 @@ def _own_part(
 
 def _planned_without_rows(verdict: "Verdict") -> bool:
     """Whether something has followed a pilot that anybody can compute again, for no rows are public."""
-    return verdict.run_state.agreed.data.declared_only and bool(verdict.run_state.known)
+    return verdict.run_state.agreed.data.declared_only and verdict.run_state.decided
 
 
 def _what_followed(verdict: "Verdict", public: Path | None, beside: Path) -> "tuple[Problem, ...]":
@@ -112,7 +112,7 @@ def _what_followed(verdict: "Verdict", public: Path | None, beside: Path) -> "tu
     agreed = verdict.run_state.agreed
     if not agreed.has_pilot:
         raise UsageError("--public: computes again what followed a pilot, and this run has none; leave it out")
-    if not verdict.run_state.known:
+    if not verdict.run_state.decided:
         raise UsageError(
             "--public: computes again what followed a pilot, and nothing has followed this run's yet; leave it out"
         )
