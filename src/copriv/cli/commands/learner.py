@@ -204,7 +204,7 @@ def command(
                 with going_on(f"the model is in {path}, without a forecast beside it"):
                     result = conductor.signed_model(dictionary, judged, _expected(seen, forecast_runs))
                 _write(result, path, kept)
-                told = [compared(result.record["realised"], result.record["forecast"])]
+                told = [compared(result.record)]
         finally:
             run.close()
             if is_new and not listened:
