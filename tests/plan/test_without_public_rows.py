@@ -200,6 +200,17 @@ def test_a_sum_needs_a_smaller_pilot_to_be_heard() -> None:
     assert first.mechanism.deviations(first)[0] * 2 == pytest.approx(together / 0.1)
 
 
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_answers_that_are_kept_for_further_attempts_at_a_sum_are_set_by_the_plan(attempts: int) -> None:
+    terms = wide(4.0).replace(agreement={"aggregation": "sum", "attempts": attempts})
+    bare = terms.replace(agreement={"pilot": None})
+    planned = plan(bare).agreement
+    assert (planned.answers, planned.queries) == (1 + attempts, 1)
+    assert plan(bare.replace(agreement={"answers": 1 + attempts})).agreement.fingerprint == planned.fingerprint
+    signed = to_sign(terms, copriv.forecast(terms, runs=8))
+    assert [(phase.answers, phase.queries) for phase in signed.phases] == [(1 + attempts, 1)] * 2
+
+
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
 def test_a_pilot_finds_the_units_that_ranges_hide(tmp_path: Path, seed: int) -> None:
     terms = wide(4.0, table(tmp_path, 2400))

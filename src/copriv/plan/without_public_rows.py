@@ -114,9 +114,10 @@ def candidates(
     return found
 
 
-def in_one_answer(owners: int, step: float = 1.0) -> dict[str, Any]:
-    """Keys of [agreement] with which each owner answers once, none waiting for another."""
-    return {"rule": WITHOUT_WAITING.name, "horizon": owners, "answers": 1, "step": step}
+def in_one_answer(owners: int, step: float = 1.0, attempts: int = 0) -> dict[str, Any]:
+    """Keys of [agreement] with which each owner answers once, none waiting for another; `attempts` at a sum may follow."""
+    answers = 1 + attempts
+    return {"rule": WITHOUT_WAITING.name, "horizon": max(owners, answers), "answers": answers, "step": step}
 
 
 def mechanisms_of_one_answer() -> list[OneAnswer]:
@@ -213,8 +214,8 @@ def _staying(agreement: Agreement, sample: DeclaredSample) -> Agreement:
 def _terms(agreement: Agreement, one: Candidate, start: Array, model: Mapping[str, Any]) -> Agreement:
     made = agreement.replace(
         agreement={
-            **in_one_answer(agreement.n_owners, one.setting.steps[0]), "mechanism": one.mechanism.name,
-            "start": start.tolist(), **one.setting.terms,
+            **in_one_answer(agreement.n_owners, one.setting.steps[0], agreement.attempts),
+            "mechanism": one.mechanism.name, "start": start.tolist(), **one.setting.terms,
         },
         model=model,
         data={"feature_bound": one.declared.feature_bound * ROUNDED},
@@ -259,7 +260,9 @@ def plan_declared(sample: PublicSample, runs: int = 40, seed: int = 0) -> Plan:
     piloted, known = sample.share > 0, sample.measured
     mechanism, B = terms.mechanism, terms.data.feature_bound
     settled = piloted and isinstance(mechanism, OneAnswer)  # before a pilot, and not to be planned again
-    fixes_more = chosen.rule != "auto" or mechanism is not mechanisms.ALL[0] or chosen.answers not in (None, 1)
+    fixes_more = (
+        chosen.rule != "auto" or mechanism is not mechanisms.ALL[0] or chosen.answers not in (None, 1 + terms.attempts)
+    )
     if leaves_open(terms) and not settled and (fixes_more or chosen.graph):
         raise AgreementError(
             'agreement.rule: without public rows the plan is one answer of each owner, so that rule = "auto" leaves mechanism, '
