@@ -235,6 +235,11 @@ def test_a_plan_counts_on_the_noise_that_owners_will_add(
     assert any(one == pytest.approx(of_mean, rel=1e-9) for one in seen)
 
 
+def test_a_floor_does_not_stop_a_plan() -> None:
+    terms = wide(1.0).replace(agreement={"aggregation": "sum", "pilot": None}, owner={"floor": 2.0})
+    assert plan(terms).agreement.owner[0].floor == 2.0
+
+
 @pytest.mark.parametrize("attempts", [1, 3])
 def test_answers_that_are_kept_for_further_attempts_at_a_sum_are_set_by_the_plan(attempts: int) -> None:
     terms = wide(4.0).replace(agreement={"aggregation": "sum", "attempts": attempts})

@@ -304,7 +304,10 @@ def plan_declared(sample: PublicSample, runs: int = 40, seed: int = 0) -> Plan:
     ranked.sort(key=lambda one: one[0])
     ν, costs = noise_of(terms), []
     for times in TIMES.tolist():
-        owners = [{**table, "epsilon": min(times * table["epsilon"], 1e6)} for table in free.to_dict()["owner"]]
+        owners = [
+            {**table, **{key: min(times * table[key], 1e6) for key in ("epsilon", "floor") if key in table}}
+            for table in free.to_dict()["owner"]
+        ]
         at = offers(free.replace(owner=owners), TIGHTER[:1], piloted, known, only)
         costs.append(float(np.median(nothing)) * min(1.0, *(gap for gap, _ in at)))
     noise, cost = np.array([ν / times**2 for times in TIMES]), np.array(costs)
