@@ -225,7 +225,7 @@ def _run(
         agreed = (Fraction(terms.epsilon), Fraction(terms.delta), sum(phase.answers for phase in agreement.phases))
         if (totals.epsilon, totals.delta, totals.cap) != agreed:
             wrong.append("its budget or number of answers in the ledger is not that of the agreement")
-        charged = [answers for *_, answers in totals.by_phase]
+        charged = [totals.in_phase(phase)[2] for phase in range(1, len(agreement.phases) + 1)]
         if (totals.spent, totals.spent_delta) != agreement.spent_after(owner, charged):
             wrong.append("what the ledger was charged is not what the agreement takes for so many answers")
         entry["agreement"] = _promised(agreement, owner, totals.fingerprint in own)
