@@ -107,6 +107,7 @@ def test_terms_are_computed_again_whatever_the_threads_and_others_are_found(
 ) -> None:
     with closing(RunStore.read(conducted[1])) as store:
         run = Run.of(store)
+    assert run.phases[0].whose_answers == ("bank-1", "bank-2", "bank-3")
     with threadpool_limits(2):
         found = AfterPilot.of(signed, Records.of(*PUBLIC), run.phases[0].only_answers, runs=RUNS)
     assert wrong_with(run, found, "digest") == ""

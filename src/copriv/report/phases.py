@@ -34,7 +34,7 @@ def decided(
 
     Raises as `AfterPilot.of`.
     """
-    found = AfterPilot.of(run.agreed, public, run.only_answers, run.moved_by, strata=strata, runs=runs)
+    found = AfterPilot.of(run.agreed, public, run.only_answers, run.whose_answers, strata=strata, runs=runs)
     return Decision(found.chosen, found.reason, {**found.said(), "public": digest})
 
 

@@ -122,6 +122,6 @@ def _what_followed(verdict: "Verdict", public: Path | None, beside: Path) -> "tu
         strata, digest = public_strata(agreed, public), digest_of(public)
     with waiting("planning again by the pilot's answers"):
         pilot = verdict.run_state.phases[0]
-        found = AfterPilot.of(agreed, rows, pilot.only_answers, pilot.moved_by, strata=strata)
+        found = AfterPilot.of(agreed, rows, pilot.only_answers, pilot.whose_answers, strata=strata)
         wrong = wrong_with(verdict.run_state, found, digest)
     return (Problem(None, wrong),) if wrong else ()
