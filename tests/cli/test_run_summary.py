@@ -184,7 +184,7 @@ def test_rounds_and_single_answers_are_counted_as_they_are_asked() -> None:
 
 
 def shown(after: dict[str, Any], before: dict[str, Any] | None) -> str:
-    return "\n".join("  ".join(row) for row in compared(after, before).rows)
+    return "\n".join("  ".join(row) for row in compared({"realised": after, "forecast": before}).rows)
 
 
 def test_rows_beside_the_keys_may_be_unreadable_and_rows_that_were_named_may_not(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from copriv.errors import BudgetRefused, QueryRefused
 from copriv.privacy.ledger import Ledger, MemoryLedger, PhaseBudget
 from copriv.privacy.ledger.file import RunLedger
+from copriv.privacy.ledger.phase import PhaseLedger
 from ledger_files import opened
 
 Make = Callable[..., Ledger]
@@ -300,6 +301,24 @@ def test_a_phase_that_ended_or_has_other_terms_is_not_charged(make: Make, other:
     assert (ledger.answers, ledger.spent, ledger.spent_delta) == (2, 1, 2 * MILLIONTH)
     ledger.record("a", THETA)  # what was charged may still be answered
     assert ledger.released("a", THETA) is not None
+
+
+@pytest.mark.parametrize("may_miss", [False, True])
+def test_a_phase_without_an_answer_of_the_one_before_is_for_runs_that_owners_may_miss(
+    make: Make, may_miss: bool
+) -> None:
+    """The one that was missed is over for this owner: what it would have spent there, nothing spends."""
+    ledger = make(Fraction(1), 4, 2 * MILLIONTH)
+    first, second = (PhaseLedger(ledger, phase, "f", 2 * MILLIONTH, may_miss) for phase in (TOGETHER, TOGETHER_AGAIN))
+    if not may_miss:
+        with pytest.raises(BudgetRefused, match="phase 2 was asked for before an answer of phase 1"):
+            second.charge("a", THETA, HALF, MILLIONTH)
+        assert (ledger.answers, ledger.spent) == (0, 0)
+        return
+    second.charge("a", THETA, HALF, MILLIONTH)
+    with pytest.raises(BudgetRefused, match="phase 1 was asked for in phase 2"):
+        first.charge("b", THETA, HALF, MILLIONTH)
+    assert (ledger.answers, ledger.spent, ledger.spent_delta) == (1, HALF, MILLIONTH)
 
 
 def test_a_run_of_one_phase_does_not_become_one_of_several(make: Make) -> None:

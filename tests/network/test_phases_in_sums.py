@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import sqlite3
+import time
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from copriv.agreement import Agreement
+from copriv.display.ledger import phases_spent
 from copriv.losses import Squared
 from copriv.mechanisms.pilot import PilotNumbers
 from copriv.network.agent import OwnerAgent
@@ -24,6 +26,7 @@ from copriv.network.verify import verify_run
 from copriv.privacy.ledger.read import read_lines, verify
 from copriv.privacy.release_time import ReleaseTime
 from copriv.privacy.shared_noise import SharedNoise
+from copriv.report import RunFile, document
 from ledger_files import opened
 from memory_network import MemoryNetwork
 from network.test_phases import charges, dies_at
@@ -136,6 +139,57 @@ def test_an_owner_may_be_missing_from_either_sum(tmp_path: Path, held: Held, aft
     assert conductor.run.phase == 2
     verdict = verify_run(tmp_path / "run.db", agreed, held["learner"].authority)
     assert (verdict.problems, verdict.not_closed) == ((), ("bank-1",))
+
+
+@pytest.mark.parametrize("kind", ["memory", "grpc"])
+def test_an_owner_that_missed_the_pilot_answers_in_the_run(
+    tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """So that another may be missing from the run's sums; the pilot has nothing of it, and never will."""
+    agreed = in_sums(held, attempts=2, dropouts=1)
+    consortium, event, seen = together(tmp_path, agreed, held, kind), RunStore.event, list[str]()
+
+    def noted(store: RunStore, named: str, *numbers: Any, **said: Any) -> None:
+        event(store, named, *numbers, **said)
+        seen.append(named)
+
+    async def until(named: str, times: int) -> None:
+        while seen.count(named) < times:
+            await asyncio.sleep(0.001)
+
+    def decide(run: Run) -> Decision:
+        while not run.parties["bank-1"].there:
+            time.sleep(0.01)
+        return goes_on()(run)
+
+    async def whole() -> Conductor:
+        owners = [asyncio.ensure_future(consortium.own(i)) for i in range(4)]
+        learning = asyncio.ensure_future(consortium.learn(Conduct(deadline=0.5, patience=15.0), decide=decide))
+        await until("asked", 1)
+        owners[0].cancel()
+        await until("stepped", 1)
+        owners.append(asyncio.ensure_future(consortium.own(0)))
+        await until("stepped", 2)
+        owners[1].cancel()
+        conductor = await learning
+        await asyncio.wait([*owners[2:]], timeout=5)
+        for owner in owners:
+            owner.cancel()
+        await asyncio.gather(*owners, return_exceptions=True)
+        return conductor
+
+    monkeypatch.setattr(RunStore, "event", noted)
+    conductor = asyncio.run(asyncio.wait_for(whole(), 60))
+    assert finished(conductor), conductor.outcome
+    assert conductor.run.phases[0].moved_by == NAMES[1:]
+    verdict = verify_run(tmp_path / "run.db", agreed, held["learner"].authority)
+    assert (verdict.problems, verdict.not_closed, verdict.missing.get("bank-1")) == ((), ("bank-2",), None)
+    ((run, totals),) = verify(tmp_path / "bank-1.ledger").runs.items()
+    assert [phase.number for phase, _ in totals.phases] == [2]
+    assert totals.spent == totals.charged * Fraction(3, 4) / agreed.phases[1].answers
+    assert "the 0.25 of the phase that has not begun is not spent" in phases_spent(run, totals)
+    made = document(tmp_path / "bank-1.ledger", [RunFile.at(tmp_path / "run.db")], [agreed])
+    assert made["problems"] == []
 
 
 def test_the_rest_is_kept_where_the_sum_says_so(tmp_path: Path, held: Held) -> None:

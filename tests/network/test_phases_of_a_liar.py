@@ -41,7 +41,7 @@ from copriv.terms.learning import RANGED, DataTerms, ModelTerms, Terms
 from ledger_files import opened
 from memory_network import MemoryNetwork
 from network_parties import NAMES, keys, records, welcome
-from phased_parties import CHOSEN, conducted, goes_on, piloted
+from phased_parties import CHOSEN, conducted, goes_on, keep, piloted
 
 AGREED = piloted()
 PILOT, RUN = AGREED.phases[0], AGREED.chosen_run(CHOSEN)
@@ -285,6 +285,14 @@ LIES: dict[str, tuple[Callable[[int, str, dict[str, Any]], Any], str]] = {
         lambda _, kind, said: said | {"chosen": OTHER} if second(said) else said,
         "not what the learner signed",
     ),
+    "nothing of what the pilot told": (
+        lambda _, kind, said: said | {"known": {}} if second(said) else said,
+        "does not say what the pilot told",
+    ),
+    "what the pilot told in part": (
+        lambda _, kind, said: said | {"known": {"public": ""}} if second(said) else said,
+        "does not say what the pilot told",
+    ),
     "a phase twice": (lambda _, kind, said: [said, said] if second(said) else said, "a phase begins once"),
     "no pilot": (
         lambda k, kind, said: None if k == 1 else said,
@@ -313,6 +321,14 @@ def test_a_lie_is_found_in_the_file(honest: bytes, tmp_path: Path, lie: str) -> 
     verdict = verify_run(path, AGREED)
     assert not verdict.ok
     assert any(re.search(said, one.what) for one in verdict.problems), verdict.problems
+
+
+def test_a_budget_that_is_kept_for_no_said_reason_does_not_verify(tmp_path: Path) -> None:
+    conducted(tmp_path, AGREED, keep, "grpc")
+    path = tmp_path / "run.db"
+    assert verify_run(path, AGREED).ok
+    rewritten(path, lambda _, kind, said: said | {"known": {}} if kind == "kept" else said)
+    assert any("does not say what the pilot told" in one.what for one in verify_run(path, AGREED).problems)
 
 
 def test_other_terms_shown_to_one_owner_do_not_verify(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from copriv.display.forecast import made_from
 from copriv.errors import AgreementError, CoprivError, DataError
 from copriv.forecast.after_pilot import before_pilot, told
 from copriv.forecast.phases import AfterPilot, to_sign
+from copriv.mechanisms.expected import Declared
 from copriv.mechanisms.lengths import BINS, EDGES, TARGETS, noise_on_mean
 from copriv.plan import plan
 from copriv.plan.without_public_rows import offers
@@ -198,6 +199,56 @@ def test_a_sum_needs_a_smaller_pilot_to_be_heard() -> None:
     assert (terms.pilot_share, seen.pilot_share) == (0.2, 0.1)
     first = seen.phases[0]
     assert first.mechanism.deviations(first)[0] * 2 == pytest.approx(together / 0.1)
+
+
+@pytest.mark.parametrize(
+    "sums",
+    [{}, {"aggregation": "sum", "colluding": 2}, {"aggregation": "sum", "dropouts": 1, "attempts": 2}],
+    ids=["each", "sum", "attempts"],
+)
+@pytest.mark.parametrize("floor", [None, 3.0])
+def test_a_plan_counts_on_the_noise_that_owners_will_add(
+    monkeypatch: pytest.MonkeyPatch, sums: dict[str, Any], floor: float | None
+) -> None:
+    """Of owners that differ, by the gradient's noise of moments, and by that of the target's mean."""
+    owners = [{"name": f"{k}", "records": 100 * (k + 1), "epsilon": 1.0 + k / 5, "delta": 1e-6} for k in range(5)]
+    owners[2] |= {"floor": floor} if floor and sums else {}
+    document = wide(1.0, pilot=0).to_dict()
+    terms = Agreement.of({**document, "agreement": {**document["agreement"], **sums}, "owner": owners})
+    averaged, seen = Declared.averaged, list[float]()
+
+    def counted(declared: Declared, scale: Any) -> float:
+        seen.append(averaged(declared, scale))
+        return seen[-1]
+
+    monkeypatch.setattr(Declared, "averaged", counted)
+    made = [one for _, one in offers(terms)]
+    by_moments = next(one for one in made if one.agreement.mechanism == "moments")
+    each = by_moments.mechanism.deviations(by_moments)
+    weights = np.ones(1) if sums else by_moments.weights
+    variance = float(np.square(weights * each).sum())
+    assert any(one == pytest.approx(variance, rel=1e-9) for one in seen)
+    constant = next(one for one in made if one.agreement.mechanism == "pilot")
+    numbers = constant.mechanism.numbers(constant, 2)
+    noise = np.square(weights * constant.mechanism.deviations(constant)).sum() * numbers.unit[1] ** 2
+    of_mean = noise * constant.agreement.preconditioner[1][1] / 600**2  # in units of half of the target's range
+    assert any(one == pytest.approx(of_mean, rel=1e-9) for one in seen)
+
+
+def test_a_floor_does_not_stop_a_plan() -> None:
+    terms = wide(1.0).replace(agreement={"aggregation": "sum", "pilot": None}, owner={"floor": 2.0})
+    assert plan(terms).agreement.owner[0].floor == 2.0
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_answers_that_are_kept_for_further_attempts_at_a_sum_are_set_by_the_plan(attempts: int) -> None:
+    terms = wide(4.0).replace(agreement={"aggregation": "sum", "attempts": attempts})
+    bare = terms.replace(agreement={"pilot": None})
+    planned = plan(bare).agreement
+    assert (planned.answers, planned.queries) == (1 + attempts, 1)
+    assert plan(bare.replace(agreement={"answers": 1 + attempts})).agreement.fingerprint == planned.fingerprint
+    signed = to_sign(terms, copriv.forecast(terms, runs=8))
+    assert [(phase.answers, phase.queries) for phase in signed.phases] == [(1 + attempts, 1)] * 2
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])

@@ -107,6 +107,7 @@ def test_terms_are_computed_again_whatever_the_threads_and_others_are_found(
 ) -> None:
     with closing(RunStore.read(conducted[1])) as store:
         run = Run.of(store)
+    assert run.phases[0].whose_answers == ("bank-1", "bank-2", "bank-3")
     with threadpool_limits(2):
         found = AfterPilot.of(signed, Records.of(*PUBLIC), run.phases[0].only_answers, runs=RUNS)
     assert wrong_with(run, found, "digest") == ""
@@ -121,6 +122,15 @@ def test_terms_are_computed_again_whatever_the_threads_and_others_are_found(
         for verdict in ("no", "yes")
     )
     assert (kept.chosen, goes_on.chosen) == (None, found.chosen)
+    run.chosen = dict(found.chosen or {})
+    assert wrong_with(run, found, "digest") == ""
+    nobody = replace(
+        kept, after=replace(kept.after, owners=tuple(replace(o, probability=0.0) for o in kept.after.owners))
+    )
+    assert "went on after the pilot, by whose answers joining pays for nobody" in wrong_with(run, nobody, "digest")
+    run.known = {}
+    assert "does not say what the pilot told" in wrong_with(run, found, "digest")
+    run.known = {"public": "digest"}
     run.kept = kept.reason
     assert wrong_with(run, kept, "digest") == ""
     assert "stopped after the pilot, by whose answers joining pays for bank-1" in wrong_with(run, goes_on, "digest")

@@ -1,5 +1,6 @@
 """A run of two phases in an owner's papers: its ledger, its report, and the model learned at home say the same."""
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ import pytest
 
 from copriv.agreement import Agreement
 from copriv.display.ledger import phases_spent, totals_fields
-from copriv.display.run import now_known, phases_told, promises
+from copriv.display.run import compared, now_known, phases_told, promises
+from copriv.network.verify import verify_run
 from copriv.privacy.ledger import PhaseBudget
 from copriv.privacy.ledger.read import verify
-from copriv.report import RunFile, _promised, document
+from copriv.report import RunFile, _beside, _promised, document
+from copriv.report.evidence import RunRead
 from ledger_files import opened
 from phased_parties import CHOSEN, TOLD, conducted, goes_on, keep, piloted
 
@@ -42,6 +45,10 @@ def test_a_model_s_record_says_the_phases_and_what_is_known(tmp_path: Path) -> N
     table, *_ = phases_told(record)
     assert table.rows == (("1: pilot", "3", "0.75", "0"), ("2: laplace", "9", "2.25", "0"))
     assert phases_told({}) == []
+    forecast = {**record["realised"], "relative_fitness": TOLD["relative_fitness"], "kind": "as agreed"}
+    spent = {row[0]: row[1:] for row in compared({**record, "forecast": forecast}).rows}
+    assert spent["answers, of all owners"] == ("12", "12")
+    assert spent["epsilon spent, of all owners"] == ("3", "3")
     said = now_known({"before": TOLD, "after": TOLD})
     assert "Now we know: the run ends 2" in said
     assert "pays for 1, not for 0, open for 1 of 2 owners" in said
@@ -63,6 +70,15 @@ def test_the_report_of_an_owner_finds_nothing_wrong(tmp_path: Path, decide: Any)
     assert made["ok"]
     (run,) = made["runs"]
     assert "laplace" in run["agreement"]["what"]
+
+
+def test_a_forecast_beside_what_a_run_spent_has_the_pilot_in_it(tmp_path: Path) -> None:
+    record = conducted(tmp_path, piloted(), goes_on()).run.record()
+    ((_, totals),) = verify(tmp_path / "bank-1.ledger").runs.items()
+    told = replace(verify_run(tmp_path / "run.db"), record={**record, "forecast": record["realised"]})
+    file = RunRead("run.db", told, (), None, {}, {})
+    rows = {row["what"]: row for row in _beside(piloted(), "bank-1", totals, file)}
+    assert [(rows[what]["forecast"], rows[what]["realised"]) for what in ("answers", "epsilon")] == [(4, 4), (1.0, 1.0)]
 
 
 def test_what_is_paid_ahead_in_a_phase_is_not_spent_in_it_and_nothing_is_wrong(tmp_path: Path) -> None:

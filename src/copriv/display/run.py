@@ -36,7 +36,7 @@ def run_tables(record: dict[str, Any]) -> tuple[Table, Table]:
         ),
         "owners",
     )
-    return owners, compared(record["realised"], record["forecast"])
+    return owners, compared(record)
 
 
 def now_known(known: dict[str, Any]) -> str:
@@ -104,16 +104,21 @@ def in_sums(agreement: AgreedTerms) -> str:
     )
 
 
-def compared(realised: dict[str, Any], forecast: dict[str, Any] | None) -> Table:
-    """Compare the result of a run with its forecast, over all owners; both are parts of a model's record."""
+def compared(record: dict[str, Any]) -> Table:
+    """Compare the result of a run with its forecast, over all owners, by its model's record.
+
+    What a pilot spent counts in both: the forecast is of the run after it.
+    """
+    realised, forecast, before = record["realised"], record["forecast"], record.get("phases", [])[:-1]
 
     def in_all(name: str, key: str, form: str) -> tuple[str, str, str]:
-        expected = forecast and format(sum(forecast[key].values()), form)
-        return f"{name}, of all owners", expected or "", format(sum(realised[key].values()), form)
+        spent = sum(sum(phase[key].values()) for phase in before)
+        expected = forecast and format(spent + sum(forecast[key].values()), form)
+        return f"{name}, of all owners", expected or "", format(spent + sum(realised[key].values()), form)
 
     rows = [("queries", str(forecast["queries"]) if forecast else "", str(realised["queries"]))]
     rows += [in_all("answers", "answers", "d"), in_all("epsilon spent", "epsilon", ".6g")]
-    if sum(realised["delta"].values()) > 0:
+    if sum(sum(phase["delta"].values()) for phase in (*before, realised)) > 0:
         rows.append(in_all("delta spent", "delta", ".6g"))
     public, expected = realised["public"], ""
     if forecast is not None:

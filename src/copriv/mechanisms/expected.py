@@ -11,7 +11,7 @@ numerator. What is compared is the mean over `Tables`: of lengths that rows may 
 is a model of 0, and with an intercept the target's mean at the same ε.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +20,7 @@ from jaxtyping import Float
 
 from copriv.losses import OfMargin
 from copriv.privacy.noise import Order
+from copriv.rules.rule import SharedSum
 from copriv.types import Array, LinearLoss
 
 DECAYS = (0.0, 1.0, 2.0, 4.0)
@@ -83,6 +84,12 @@ class Declared:
     """Whether targets are labels, −1 and 1, whatever the loss that is asked for."""
     nothing: float = 0.0
     """Variance of what an intercept is compared with: the target's mean, of the whole ε and the range that was declared."""
+    answers: int = 1
+    """Answers that each budget is for: one, and those that are kept for further attempts at a sum."""
+    uncounted: int | None = None
+    """Owners on whose shares of the noise a sum does not rely; None where each answer is seen."""
+    floors: tuple[float, ...] = ()
+    """In a sum, ε of the noise that each owner adds by itself; inf for none."""
 
     @property
     def n_parameters(self) -> int:
@@ -110,10 +117,23 @@ class Declared:
         """The loss of the constant 0 at the end of the target's range."""
         return float(self.loss.values(np.zeros(1), np.ones((1, 1)), np.ones(1))[0])
 
-    def averaged(self, scales: Mapping[tuple[int, float, float], float]) -> float:
-        """Variance of the owners' mean by records, of numbers with these deviations at owners of each kind."""
+    def averaged(self, scale: Callable[[int, float, float], float]) -> float:
+        """Variance of the owners' mean by records, over that of the noise's law at scale 1.
+
+        scale: of the noise that an owner's answer needs by itself, by its records, ε and δ.
+        """
         n = sum(records for records, _, _ in self.owners)
-        return sum((owner[0] / n * scales[owner]) ** 2 for owner in self.owners)
+        scales = {owner: scale(*owner) for owner in set(self.owners)}
+        if self.uncounted is None:
+            return sum((owner[0] / n * scales[owner]) ** 2 for owner in self.owners)
+        own = {(records, floor, δ) for (records, _, δ), floor in zip(self.owners, self.floors, strict=True)}
+        floors = {owner: scale(*owner) if owner[1] < np.inf else 0.0 for owner in own}
+        together = SharedSum(
+            np.array([records / n for records, _, _ in self.owners]),
+            self.uncounted,
+            np.array([floors[one, floor, δ] for (one, _, δ), floor in zip(self.owners, self.floors, strict=True)]),
+        )
+        return float(np.square(together.noise(np.array([scales[owner] for owner in self.owners]))).sum())
 
     @cached_property
     def gains(self) -> tuple[Float[Array, " gains"], Float[Array, " gains"], Float[Array, " gains"]]:

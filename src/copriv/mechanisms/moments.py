@@ -193,10 +193,10 @@ class MomentsInL2(OfSquaredLoss):
         if declared.order == 1:
             return
         try:
-            scales = {(n, ε, δ): 2.0 / n * self.multiplier(1, ε, δ) for n, ε, δ in set(declared.owners)}
+            variance = declared.averaged(lambda n, ε, δ: 2.0 / n * self.multiplier(declared.answers, ε, δ))
         except CoprivError:
             return
-        variance, Ξ, r, p = declared.averaged(scales), declared.gradient_bound, declared.longest, declared.n_parameters
+        Ξ, r, p = declared.gradient_bound, declared.longest, declared.n_parameters
         entry = 2.0 * np.sqrt(variance) * r**2  # of 2H, off the diagonal
         tables = declared.tables(Squared.curvature)
         gap = tables.expected(tables.solved(2.0 * np.sqrt(p) * entry, variance * Ξ**2, entry**2))

@@ -146,7 +146,7 @@ class Objective(OneAnswer):
             tried = replace(plain, anchor=λ)
             if any(tried.curvature_cost(n, ε) >= (1 - REMAINDER) * ε for n, ε, _ in owners):
                 break  # what is less firm costs more
-            variance = law.variance * declared.averaged({owner: tried.noise_scale(*owner) for owner in owners})
+            variance = law.variance * declared.averaged(tried.noise_scale)
             off, noise = tables.tied(λ + declared.regularization)
             if slopes[-1][0] ** 2 * variance * np.average(noise, weights=tables.weight) > best[0]:
                 break  # what is less firm has more noise

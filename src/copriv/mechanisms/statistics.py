@@ -311,8 +311,8 @@ class Statistics(OfSquaredLoss):
         """The target's mean, drawn to the middle of its range by what noise is expected to take."""
         if declared.order == 1:
             Ξ, c = declared.gradient_bound, Squared.curvature + declared.regularization
-            scales = {(n, ε, δ): 2.0 * Ξ / (c * n * ε) for n, ε, δ in set(declared.owners)}
-            gap, step = declared.constant(Law.LAPLACE.variance * declared.averaged(scales))
+            variance = declared.averaged(lambda n, ε, _: 2.0 * Ξ * declared.answers / (c * n * ε))
+            gap, step = declared.constant(Law.LAPLACE.variance * variance)
             yield gap, Setting(Ξ, (step,), {"moments_share": 0.0, "preconditioner": [[1.0 / c]]})
 
     def tried(

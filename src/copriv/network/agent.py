@@ -361,7 +361,7 @@ class OwnerAgent:
             return  # said again, of a phase that goes on: what was signed in an attempt at a sum stays known
         own, ledger = terms.terms_of(self._name), self._ledger_of(welcome.run)
         budget = PhaseBudget(k, Fraction(own.epsilon), terms.answers, Fraction(own.delta), terms.fingerprint)
-        part = PhaseLedger(ledger, budget, agreed.fingerprint, Fraction(self._terms.delta))
+        part = PhaseLedger(ledger, budget, agreed.fingerprint, Fraction(self._terms.delta), agreed.dropouts > 0)
         self._answer_as(self._checked[k - 1].charging(part, self._times, terms), terms, welcome.run)
         given = f"{part.answers} of {terms.answers} answers given"
         self._log(f"phase {k} of {len(self._phases)}: {terms.mechanism.promise(terms, own)}; {given}")

@@ -243,14 +243,24 @@ class Run:
         return self.agreed.has_pilot and self.phase == 1 and self.status == "finished" and not self.kept
 
     @property
+    def decided(self) -> bool:
+        """Whether something has followed the pilot: the run after it, or that the rest of the budget is kept."""
+        return bool(self.before or self.kept)
+
+    @property
     def only_answers(self) -> Float[Array, "seen answer"]:
         """The answer of every owner, in the agreement's order, of a phase in which each has given one; or only the mean of
-        those of `moved_by`.
+        those of `whose_answers`.
         """
         if self.agreement.summed:
             return self.trajectory.vector[None, :]
         given = {one.query.owner: one.answer.gradient for one in self.asked.values() if one.answer is not None}
         return np.array([given[name] for name in self.parties])
+
+    @property
+    def whose_answers(self) -> tuple[str, ...]:
+        """The owners that `only_answers` are of: all, but for those that a sum is without."""
+        return self.moved_by if self.agreement.summed else tuple(self.parties)
 
     def answered(self, owner: str) -> int:
         """Number of an owner's answers in all phases, by its own count."""

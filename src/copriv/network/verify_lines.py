@@ -181,6 +181,7 @@ class LineCheck:
         else:
             _require(run.awaits_decision and phase == 2, "a phase begins once, after the one before it is finished")
             _require(said["dictionary"] == run.dictionary, "its public dictionary is another than that of the pilot")
+            self._check_known(line)
         _require(("signature" in said) == agreed.has_pilot, "phases are those of an agreement with a pilot, and signed")
         if agreed.has_pilot:
             _require(phase == 2 or said["chosen"] == {}, "the terms of the pilot are agreed, and not chosen")
@@ -208,6 +209,12 @@ class LineCheck:
     def _kept(self, line: Event) -> None:
         _require(self.run.awaits_decision, "a budget is kept once a pilot is finished, and nothing follows it")
         _require(isinstance(line.data["reason"], str) and line.data["reason"], "its reason is none in words")
+        self._check_known(line)
+
+    def _check_known(self, line: Event) -> None:
+        known = line.data["known"]
+        said = isinstance(known, dict) and {"public", "before", "after"} <= known.keys()
+        _require(said, "it does not say what the pilot told, by which what follows is computed again")
 
     def _check_talk(self, line: Event) -> None:
         talk, agreed = line.data["talk"], self._agreement.agreement.agreed_talk

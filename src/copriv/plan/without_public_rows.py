@@ -81,10 +81,13 @@ def candidates(
     size: tuple[float, float] | None = None,
     classes: bool = False,
     nothing: float = 0.0,
+    answers: int = 1,
+    uncounted: int | None = None,
 ) -> list[Candidate]:
     """All candidates, each with its expected cost.
 
-    model, owners: the tables of the agreement; each owner's `times` is the number of owners like it, 1 without. ways: losses
+    model, owners: the tables of the agreement; each owner's `times` is the number of owners like it, 1 without, and its `floor`
+    the ε of its own noise in a sum, inf without. ways: losses
     that may be asked for, with their mechanisms. columns: p without the intercept. feature_bound, row_norm: the largest
     ‖x‖₁ and ‖x‖₂ of a row, scaled by each of `scales` and bounded by each of `tighter`. The rest is as in `Declared`. Pure ε
     is (ε, δ), so owners that state a δ may be asked with δ = 0. Raises AgreementError where only some state one.
@@ -100,12 +103,14 @@ def candidates(
             for owner in asking
             for _ in range(owner.get("times", 1))
         )
+        floors = tuple(owner.get("floor", np.inf) for owner in asking for _ in range(owner.get("times", 1)))
         for loss, suited in ways:
             declared = Declared(
                 loss=loss, smoothing=ModelTerms.model_fields["smoothing"].default, regularization=model["regularization"],
                 columns=columns, intercept=model["intercept"], feature_bound=float(feature_bound * scale * tightness),
                 row_norm=float(min(feature_bound, row_norm) * scale * tightness), tightness=tightness, owners=kinds,
                 measured=rows, size=size, classes=classes, nothing=nothing,
+                answers=answers, uncounted=uncounted, floors=floors,
             )  # fmt: skip
             for mechanism in suited:
                 found += [
@@ -114,9 +119,10 @@ def candidates(
     return found
 
 
-def in_one_answer(owners: int, step: float = 1.0) -> dict[str, Any]:
-    """Keys of [agreement] with which each owner answers once, none waiting for another."""
-    return {"rule": WITHOUT_WAITING.name, "horizon": owners, "answers": 1, "step": step}
+def in_one_answer(owners: int, step: float = 1.0, attempts: int = 0) -> dict[str, Any]:
+    """Keys of [agreement] with which each owner answers once, none waiting for another; `attempts` at a sum may follow."""
+    answers = 1 + attempts
+    return {"rule": WITHOUT_WAITING.name, "horizon": max(owners, answers), "answers": answers, "step": step}
 
 
 def mechanisms_of_one_answer() -> list[OneAnswer]:
@@ -163,7 +169,13 @@ def offers(
     if not suited or not is_linear(loss):
         raise AgreementError(none)
     owners = [
-        {"records": table.records, "epsilon": ε, "delta": δ * opted_for_delta(agreement), "times": table.number}
+        {
+            "records": table.records,
+            "epsilon": ε,
+            "delta": δ * opted_for_delta(agreement),
+            "times": table.number,
+            "floor": (table.floor or np.inf) / table.overlap,
+        }
         for table in agreement.owner_tables
         for ε, δ in [table.budget]
     ]
@@ -174,6 +186,7 @@ def offers(
         rows=measured.rows if of_numbers(agreement, columns).all() else (), size=measured.size,
         # A larger unit would weaken what is asked for, where that is more than by default.
         scales=SCALES_AFTER if piloted and terms.intercept and terms.regularization <= FAINT else (1.0,),
+        answers=1 + agreement.attempts, uncounted=agreement.uncounted if agreement.summed else None,
     )  # fmt: skip
     best: dict[Any, Candidate] = {}
     for one in sorted(found, key=lambda one: one.gap):
@@ -213,8 +226,8 @@ def _staying(agreement: Agreement, sample: DeclaredSample) -> Agreement:
 def _terms(agreement: Agreement, one: Candidate, start: Array, model: Mapping[str, Any]) -> Agreement:
     made = agreement.replace(
         agreement={
-            **in_one_answer(agreement.n_owners, one.setting.steps[0]), "mechanism": one.mechanism.name,
-            "start": start.tolist(), **one.setting.terms,
+            **in_one_answer(agreement.n_owners, one.setting.steps[0], agreement.attempts),
+            "mechanism": one.mechanism.name, "start": start.tolist(), **one.setting.terms,
         },
         model=model,
         data={"feature_bound": one.declared.feature_bound * ROUNDED},
@@ -232,8 +245,8 @@ def _constant(agreement: Agreement, declared: Declared, start: Array, unit: floa
     if declared.classes:
         slope = float(abs(loss.slope(np.zeros(1), np.ones(1))[0]))
     of_gradient = SHARES[0] / SHARES[:3].sum()  # no mean loss is asked for
-    scales = {owner: 2.0 * slope / (c * owner[0] * owner[1] * of_gradient) for owner in set(declared.owners)}
-    gap, step = declared.constant(Law.LAPLACE.variance * declared.averaged(scales))
+    variance = declared.averaged(lambda n, ε, _: 2.0 * slope * declared.answers / (c * n * ε * of_gradient))
+    gap, step = declared.constant(Law.LAPLACE.variance * variance)
     P = np.zeros((len(start), len(start)))
     P[-1, -1] = 1.0 / c
     bound = slope * unit / np.sqrt(c) * ROUNDED
@@ -259,7 +272,9 @@ def plan_declared(sample: PublicSample, runs: int = 40, seed: int = 0) -> Plan:
     piloted, known = sample.share > 0, sample.measured
     mechanism, B = terms.mechanism, terms.data.feature_bound
     settled = piloted and isinstance(mechanism, OneAnswer)  # before a pilot, and not to be planned again
-    fixes_more = chosen.rule != "auto" or mechanism is not mechanisms.ALL[0] or chosen.answers not in (None, 1)
+    fixes_more = (
+        chosen.rule != "auto" or mechanism is not mechanisms.ALL[0] or chosen.answers not in (None, 1 + terms.attempts)
+    )
     if leaves_open(terms) and not settled and (fixes_more or chosen.graph):
         raise AgreementError(
             'agreement.rule: without public rows the plan is one answer of each owner, so that rule = "auto" leaves mechanism, '
@@ -289,7 +304,10 @@ def plan_declared(sample: PublicSample, runs: int = 40, seed: int = 0) -> Plan:
     ranked.sort(key=lambda one: one[0])
     ν, costs = noise_of(terms), []
     for times in TIMES.tolist():
-        owners = [{**table, "epsilon": min(times * table["epsilon"], 1e6)} for table in free.to_dict()["owner"]]
+        owners = [
+            {**table, **{key: min(times * table[key], 1e6) for key in ("epsilon", "floor") if key in table}}
+            for table in free.to_dict()["owner"]
+        ]
         at = offers(free.replace(owner=owners), TIGHTER[:1], piloted, known, only)
         costs.append(float(np.median(nothing)) * min(1.0, *(gap for gap, _ in at)))
     noise, cost = np.array([ν / times**2 for times in TIMES]), np.array(costs)

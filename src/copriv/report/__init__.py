@@ -225,7 +225,7 @@ def _run(
         agreed = (Fraction(terms.epsilon), Fraction(terms.delta), sum(phase.answers for phase in agreement.phases))
         if (totals.epsilon, totals.delta, totals.cap) != agreed:
             wrong.append("its budget or number of answers in the ledger is not that of the agreement")
-        charged = [answers for *_, answers in totals.by_phase]
+        charged = [totals.in_phase(phase)[2] for phase in range(1, len(agreement.phases) + 1)]
         if (totals.spent, totals.spent_delta) != agreement.spent_after(owner, charged):
             wrong.append("what the ledger was charged is not what the agreement takes for so many answers")
         entry["agreement"] = _promised(agreement, owner, totals.fingerprint in own)
@@ -324,7 +324,8 @@ def _beside(agreement: Agreement, owner: str, totals: RunTotals, file: RunRead |
     """Compare what was agreed, forecast and realised in a run, each a number or None; `source` is that of the realised one.
 
     Spending is from the ledger, the number of queries from the run's file. ψ and the forecast are in the learner's model file
-    only: from public rows, and signed by the learner, but not checked. Nothing is taken from a model file with problems.
+    only: from public rows, and signed by the learner, but not checked. The forecast is of the run after a pilot, and what the
+    pilot took is added to it. Nothing is taken from a model file with problems.
     """
     record: Any = file and file.verdict.record
     stepped = file and file.verdict.stepped
@@ -334,15 +335,19 @@ def _beside(agreement: Agreement, owner: str, totals: RunTotals, file: RunRead |
     def forecast(*place: str) -> float | None:
         return _number(record, "forecast", *place)
 
+    def with_pilot(key: str) -> float | None:
+        expected = forecast(key, owner)
+        return None if expected is None else expected + sum(one[key][owner] for one in record.get("phases", [])[:-1])
+
     estimate, *interval, rows_of_estimate = (
         _number(record, "realised", "public", key) for key in ("estimate", "low", "high", "rows")
     )
     typical, *band = (forecast("relative_fitness", key) for key in ("median", "low", "high"))
     rows: tuple[tuple[Any, ...], ...] = (
         ("queries", agreement.phases[-1].queries, forecast("queries"), stepped, "run"),
-        ("answers", sum(most), forecast("answers", owner), totals.charged, "ledger"),
-        ("epsilon", float(ε), forecast("epsilon", owner), float(totals.spent), "ledger"),
-        ("delta", float(δ), forecast("delta", owner), float(totals.spent_delta), "ledger"),
+        ("answers", sum(most), with_pilot("answers"), totals.charged, "ledger"),
+        ("epsilon", float(ε), with_pilot("epsilon"), float(totals.spent), "ledger"),
+        ("delta", float(δ), with_pilot("delta"), float(totals.spent_delta), "ledger"),
         ("error", None, typical, estimate, "learner"),
     )
     compared = [dict(zip(("what", "agreed", "forecast", "realised", "source"), row, strict=True)) for row in rows]

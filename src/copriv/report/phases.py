@@ -2,7 +2,8 @@
 
 Both are functions of the owners' released answers, the signed agreement and the public rows, which a run names by the SHA-256
 of their file. The terms that were chosen need not be the same to the bit: plans are simulations, whose last digits depend on
-the machine. They may cost INDIFFERENT more than those that are found again, in the same runs.
+the machine. They may cost INDIFFERENT more than those found again, in the same runs. Verdicts depend on it, too: keeping
+the budget is wrong where joining pays for somebody, going on where it pays for nobody, by a probability of at most SURELY_NOT.
 """
 
 import hashlib
@@ -15,6 +16,10 @@ from copriv.formatting.numbers import percent
 from copriv.model.records import Records
 from copriv.network.run import Run
 from copriv.network.run_state import Decision
+from copriv.problem.verdict import NO
+
+SURELY_NOT = NO / 2
+"""Probability up to which a "no" that is found again is taken for one on every machine. Set by hand."""
 
 
 def digest_of(public: Path) -> str:
@@ -29,7 +34,7 @@ def decided(
 
     Raises as `AfterPilot.of`.
     """
-    found = AfterPilot.of(run.agreed, public, run.only_answers, run.moved_by, strata=strata, runs=runs)
+    found = AfterPilot.of(run.agreed, public, run.only_answers, run.whose_answers, strata=strata, runs=runs)
     return Decision(found.chosen, found.reason, {**found.said(), "public": digest})
 
 
@@ -39,13 +44,17 @@ def wrong_with(run: Run, found: AfterPilot, digest: str | None) -> str:
     found: what is found again, of `run.phases[0].only_answers` and the public rows whose file has this SHA-256 (None: no
     rows are public).
     """
-    if not run.known:
+    if not run.decided:
         return ""
+    if not run.known:
+        return "the run's file does not say what the pilot told; ask the learner for the file as it wrote it"
     if run.known.get("public") != digest:
         return "the run was planned by other public rows: the SHA-256 of their file is not the one that it names"
     pays = [owner.name for owner in found.after.owners if owner.verdict == "yes"]
     if run.kept:
         return f"the run stopped after the pilot, by whose answers joining pays for {pays[0]}" if pays else ""
+    if found.chosen is None and all(owner.probability <= SURELY_NOT for owner in found.after.owners):
+        return "the run went on after the pilot, by whose answers joining pays for nobody"
     more = found.cost_of(run.agreed, run.chosen)
     if more <= INDIFFERENT:
         return ""

@@ -204,7 +204,7 @@ def command(
                 with going_on(f"the model is in {path}, without a forecast beside it"):
                     result = conductor.signed_model(dictionary, judged, _expected(seen, forecast_runs))
                 _write(result, path, kept)
-                told = [compared(result.record["realised"], result.record["forecast"])]
+                told = [compared(result.record)]
         finally:
             run.close()
             if is_new and not listened:
@@ -251,7 +251,7 @@ def _decision(
     def decide(run: "Run") -> "Decision":
         from copriv.report.phases import decided, digest_of
 
-        whose = f"{len(run.moved_by)} of {counted(len(run.parties), 'owner')}"
+        whose = f"{len(run.whose_answers)} of {counted(len(run.parties), 'owner')}"
         what = f"the sum of the answers of {whose} is" if run.agreement.summed else f"the answers of {whose} are"
         log(f"pilot: {what} here, and what follows is planned by that")
         decision = decided(run, rows, strata, None if table is None else digest_of(table))

@@ -99,7 +99,7 @@ def _own_part(
 
 def _planned_without_rows(verdict: "Verdict") -> bool:
     """Whether something has followed a pilot that anybody can compute again, for no rows are public."""
-    return verdict.run_state.agreed.data.declared_only and bool(verdict.run_state.known)
+    return verdict.run_state.agreed.data.declared_only and verdict.run_state.decided
 
 
 def _what_followed(verdict: "Verdict", public: Path | None, beside: Path) -> "tuple[Problem, ...]":
@@ -112,7 +112,7 @@ def _what_followed(verdict: "Verdict", public: Path | None, beside: Path) -> "tu
     agreed = verdict.run_state.agreed
     if not agreed.has_pilot:
         raise UsageError("--public: computes again what followed a pilot, and this run has none; leave it out")
-    if not verdict.run_state.known:
+    if not verdict.run_state.decided:
         raise UsageError(
             "--public: computes again what followed a pilot, and nothing has followed this run's yet; leave it out"
         )
@@ -122,6 +122,6 @@ def _what_followed(verdict: "Verdict", public: Path | None, beside: Path) -> "tu
         strata, digest = public_strata(agreed, public), digest_of(public)
     with waiting("planning again by the pilot's answers"):
         pilot = verdict.run_state.phases[0]
-        found = AfterPilot.of(agreed, rows, pilot.only_answers, pilot.moved_by, strata=strata)
+        found = AfterPilot.of(agreed, rows, pilot.only_answers, pilot.whose_answers, strata=strata)
         wrong = wrong_with(verdict.run_state, found, digest)
     return (Problem(None, wrong),) if wrong else ()

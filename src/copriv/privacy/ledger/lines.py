@@ -194,8 +194,14 @@ class RunTotals:
     @property
     def by_phase(self) -> list[Sums]:
         """What is spent in each phase that has begun; of a run of one phase, in all. Payment ahead is not in it."""
+        return [self.in_phase(phase.number) for phase, _ in self.phases] or [self.in_phase(1)]
+
+    def in_phase(self, number: int) -> Sums:
+        """What is spent in the phase of this number; a run of one phase has number 1. Payment ahead is not in it."""
         spent = (self.spent, self.spent_delta, self.charged)
-        return [of_phase(self.phases, phase.number, spent) for phase, _ in self.phases] or [spent]
+        if not self.phases:
+            return spent if number == 1 else NOTHING
+        return of_phase(self.phases, number, spent)
 
     def lose_ahead(self) -> None:
         """Count what is paid for ahead as given."""

@@ -1,7 +1,8 @@
 """One phase's part of a run's ledger, for the owner that answers in it.
 
 A charge counts in the phase and in the run. A phase after the first begins only once the one before it was charged, so that
-what is planned by answers is never asked without them.
+what is planned by answers is never asked without them. Where owners may be missing from a sum, an owner may have missed that
+phase: it then answers in the next one, and never again in the one that it missed.
 """
 
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ class PhaseLedger:
     phase: PhaseBudget
     fingerprint: str
     delta: Fraction
+    may_miss: bool = False
+    """Whether the phase before may have gone on without this owner (`dropouts`)."""
 
     def open_for(self, fingerprint: str, delta: Fraction) -> None:
         self.ledger.open_for(self.fingerprint, self.delta)
@@ -38,7 +41,7 @@ class PhaseLedger:
         phase: PhaseBudget | None = None,
     ) -> None:
         before = self.phase.number - 1
-        if before and self.ledger.in_phase(before)[2] == 0:
+        if before and not self.may_miss and self.ledger.in_phase(before)[2] == 0:
             raise BudgetRefused(
                 f"phase {self.phase.number} was asked for before an answer of phase {before}; phases follow each other, as "
                 "was agreed"
