@@ -124,7 +124,7 @@ def test_without_details_the_answer_is_one_screen(copriv, file, prepared, outloo
     assert "--details" in lines[-1]
 
 
-@pytest.mark.parametrize("more", [[], ["--details"], ["--without", "large"]])
+@pytest.mark.parametrize("more", [[], ["--details"], ["--target", "2%"]])
 def test_a_stratum_of_which_no_public_row_is_known_to_be_is_said_to_be_unused(
     copriv, file, prepared, monkeypatch, outlook, more
 ):
@@ -150,6 +150,46 @@ def test_what_it_takes_and_what_if_are_answered(copriv, file, prepared, outlook)
     done = copriv("forecast", file, "--target", "0.000001", "--without", "small", "--details")
     assert "not reached" in done.out
     assert "Without small one owner would be left" in done.out
+
+
+def test_without_somebody_everything_is_of_the_others(copriv, file, monkeypatch, outlook, tmp_path):
+    """The JSON's verdict and owners, the table and the pictures were those of all owners."""
+    found = what_if_asked.Without(("gone",), 0.4, 0.1, 0.3, 100.0, 2.0, {"small": False}, 0.2, 0.9, outlook)
+    monkeypatch.setattr(command, "without_owners", lambda outlook, names: found)
+    everybody = replace(outlook, owners=tuple(replace(one, probability=0.123) for one in outlook.owners))
+    monkeypatch.setattr(command, "forecast", lambda agreement, **options: everybody)
+    arguments = ("forecast", file, "--without", "large", "--out", tmp_path / "o")
+    shown = " ".join(copriv(*arguments).out.split())
+    headline = " ".join(about_without(found))
+    assert headline in shown
+    document = json.loads((tmp_path / "o" / "forecast.json").read_text())
+    assert document["verdict"] == document["without"]["verdict"] == what_if_asked.of_others(outlook, found).verdict
+    assert document["verdict"].startswith(headline)
+    assert [one["probability"] for one in document["owners"]] == [one.probability for one in outlook.owners]
+    with (tmp_path / "o" / "forecast.csv").open() as read:
+        assert not any(row["probability"] == "0.123" for row in csv.DictReader(read))
+    drawn = what_if_asked.of_others(outlook, found).plot("curves")
+    assert headline[:100] in " ".join(" ".join(text.get_text() for text in drawn.texts).split())
+    assert headline in " ".join(copriv(*arguments[:4], "--details").out.split())
+
+
+def test_where_one_owner_is_left_it_has_nobody_to_train_with_and_nobody_else_is_told_of(
+    copriv, file, prepared, outlook, tmp_path
+):
+    arguments = ("forecast", file, "--without", "small")
+    said = "Without small one owner would be left: nobody to train with."
+    for more in ((), ("--details",)):
+        shown = copriv(*arguments, *more).out
+        assert said in shown
+        assert "better by" not in shown
+    document = json.loads(copriv(*arguments, "--json", "--out", tmp_path / "o").out)
+    assert document["verdict"] == document["without"]["verdict"] == said
+    assert [(one["name"], one["verdict"], one["on_own"]["answer"]) for one in document["owners"]] == [
+        ("large", "no", "no")
+    ]
+    assert (document["joining_pays"], document["probability"]) == (False, 1.0)
+    assert [path.name for path in (tmp_path / "o").iterdir()] == ["forecast.json"]
+    assert said in repr(what_if_asked.of_others(outlook, without(outlook, ["small"])))
 
 
 @pytest.mark.parametrize("value", ["", "%", "0", "-1%", "nan", "inf", "two", "2%%", "1e400"])
@@ -422,10 +462,10 @@ def test_what_if_says_whether_the_others_do_better_and_how_sure_that_is(outlook,
     found = what_if_asked.Without(
         ("large",), 0.4, 0.1, 0.3, 100.0, 2.0, {"small": False}, 0.2, probability, replace(outlook, public_only=0.2)
     )
-    told = " ".join(about_without(outlook, found))
+    told = " ".join(about_without(found))
     assert said in told
     assert told.startswith("Without large, ")
     assert ("the public rows alone would be better: 20 %" in told) is (probability == 0.9)
     assert "to make up for it" not in told
     rich = replace(found, others=replace(outlook, public_only=0.9))
-    assert "public rows alone would be better" not in " ".join(about_without(outlook, rich))
+    assert "public rows alone would be better" not in " ".join(about_without(rich))

@@ -114,7 +114,10 @@ def forecast_files(outlook: Forecast, document: str, made_by: str, best: Agreeme
     """The files of a forecast; `document` is its JSON, `made_by` the command that the pictures name.
 
     best: the agreement that is recommended, where it is another than the forecast's, such as one with a pilot before it.
+    Where one owner is left, which has nobody to train with, there is the JSON alone.
     """
+    if outlook.nobody_else:
+        return {"forecast.json": document.encode() + b"\n"}
     from copriv.pictures.forecast import break_even, by_heterogeneity, curves, on_own_records
     from copriv.pictures.style import png
 

@@ -1,6 +1,7 @@
 """Verdicts in sentences: for whom joining pays, with which probability, and cautions; and the verdict of an owner at home."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from copriv.agreement import Agreement
 from copriv.display import Card, Table
@@ -9,7 +10,8 @@ from copriv.forecast.at_home import NOT_FOR_RELEASE, VerdictAtHome
 from copriv.forecast.coalition_value import LEAST_EPSILON
 from copriv.forecast.own_learners import OwnLearnersForecast
 from copriv.forecast.pilot_outlook import PilotOutlook
-from copriv.forecast.what_if import Target, Without
+from copriv.forecast.result import Without
+from copriv.forecast.what_if import Target
 from copriv.formatting.numbers import counted, listed, percent, percent_range, plain_number, rounded, times
 from copriv.formatting.sanitize import printable
 from copriv.problem.verdict import NO, YES, Outcome, OwnerVerdict, Verdict
@@ -18,11 +20,25 @@ from copriv.simulation import Simulation
 
 def of_forecast(outlook: Forecast) -> str:
     """Say for whom joining pays, by how much and with which probability, what would settle open cases, and cautions."""
+    if outlook.nobody_else:
+        return answer(outlook)
     return " ".join([answer(outlook), *shrunk(outlook), *qualified(outlook), *cautions(outlook)])
 
 
+def of_without(found: Without) -> str:
+    """The same for the owners that stay."""
+    if found.others is None:
+        return " ".join(about_without(found))
+    return of_forecast(replace(found.others, absent=found))
+
+
 def answer(outlook: Forecast) -> str:
-    """Say for whom joining pays and by how much, for whom not, for whom it is open, and with which probability."""
+    """Say for whom joining pays and by how much, for whom not, for whom it is open, and with which probability.
+
+    Without some owners, say this for the others, and what changes for them.
+    """
+    if outlook.absent is not None:
+        return " ".join(about_without(outlook.absent))
     return _answer(outlook.joining, outlook.agreed.agreement.worthwhile)
 
 
@@ -434,7 +450,7 @@ def about_target(outlook: Forecast, found: Target) -> list[str]:
     return said
 
 
-def about_without(outlook: Forecast, found: Without) -> list[str]:
+def about_without(found: Without) -> list[str]:
     """Say for whom joining pays without some owners, and how the others' common model changes."""
     who, now, then, others = names(found.names), percent(found.together_with_all), percent(found.together), found.others
     if others is None:
