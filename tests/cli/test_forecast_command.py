@@ -15,7 +15,7 @@ import copriv as library
 from copriv.cli import console
 from copriv.cli.commands import forecast as command
 from copriv.cli.commands import forecast as forecast_answer
-from copriv.cli.output import forecast_files
+from copriv.cli.output import forecast_csv, forecast_files
 from copriv.display import forecast as words
 from copriv.display.verdict import about_without
 from copriv.forecast import what_if as what_if_asked
@@ -226,7 +226,7 @@ def test_out_writes_every_file(copriv, file, prepared, outlook, tmp_path):
     assert json.loads((tmp_path / "o" / "forecast.json").read_text()) == json.loads(outlook.to_json())
     with (tmp_path / "o" / "forecast.csv").open() as read:
         rows = list(csv.DictReader(read))
-    assert list(rows[0]) == ["terms", "k", "mean", "median", "low", "high", "owner", "verdict", "probability"]
+    assert list(rows[0]) == ["terms", "k", "mean", "median", "low", "high", "owner", "verdict", "probability", "goal"]
     for name, one in (("agreed", outlook.agreed), ("recommended", outlook.recommended)):
         mine = [row for row in rows if row["terms"] == name]
         np.testing.assert_array_equal([float(row["mean"]) for row in mine], one.relative_fitness.mean)
@@ -241,6 +241,26 @@ def test_out_writes_every_file(copriv, file, prepared, outlook, tmp_path):
             assert (row["verdict"], float(row["probability"])) == (owner.on_own.answer, owner.on_own.probability)
     recommended = library.Agreement.load(tmp_path / "o" / "recommended.toml")
     assert recommended == outlook.recommended.agreement
+
+
+def test_the_files_say_the_verdict_of_the_goal(outlook):
+    """Of a goal "common" the CSV and the picture told of each owner's own records, below "Joining pays for everybody"."""
+    terms = outlook.agreed.agreement.replace(agreement={"goal": "common"})
+    owners = tuple(
+        replace(
+            one, verdict="yes", probability=0.9, on_all=replace(one.on_all, answer="yes", probability=0.9),
+            on_own=replace(one.on_own, answer="no", probability=0.1),
+        )
+        for one in outlook.owners
+    )  # fmt: skip
+    common = replace(outlook, agreed=replace(outlook.agreed, agreement=terms), owners=owners)
+    assert "Joining pays for everybody" in common.verdict
+    rows = [row for row in csv.DictReader(forecast_csv(common).splitlines()) if row["owner"]]
+    assert {(row["verdict"], row["probability"], row["goal"]) for row in rows} == {("yes", "0.9", "common")}
+    figure = common.plot("own-records")
+    assert [text.get_text() for text in figure.axes[0].texts] == ["pays", "pays"]
+    said = " ".join(" ".join(text.get_text() for text in figure.texts).split())
+    assert "“pays” is about everybody's records, the agreed goal" in said
 
 
 def test_the_same_forecast_gives_the_same_bytes(outlook):

@@ -72,6 +72,19 @@ def test_after_a_run_it_judges_the_released_model(home: Path, capsys: pytest.Cap
     assert with_public["errors"]["public"] < with_public["errors"]["common"]
 
 
+def test_of_a_common_goal_it_says_that_the_answer_is_of_own_records(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "This is of your own records. The agreement's goal is everybody's records"
+    assert _ask(home, "--forecast", "forecast.json") == 0
+    assert said not in " ".join(capsys.readouterr().out.split())
+    (home / "agreement.toml").write_text(AGREED.replace(agreement={"goal": "common"}).to_toml())
+    assert _ask(home, "--forecast", "forecast.json") == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+    assert _ask(home, "--forecast", "forecast.json", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["goal"] == "common"
+
+
 def test_before_a_run_a_forecast_that_was_handed_out_is_enough(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _ask(home, "--forecast", "forecast.json", "--json") == 0
     said = json.loads(capsys.readouterr().out)

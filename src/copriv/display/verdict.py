@@ -14,7 +14,7 @@ from copriv.forecast.result import Without
 from copriv.forecast.what_if import Target
 from copriv.formatting.numbers import counted, listed, percent, percent_range, plain_number, rounded, times
 from copriv.formatting.sanitize import printable
-from copriv.problem.verdict import NO, YES, Outcome, OwnerVerdict, Verdict
+from copriv.problem.verdict import NO, YES, Goal, Outcome, OwnerVerdict, Verdict
 from copriv.simulation import Simulation
 
 
@@ -388,12 +388,20 @@ MODELS = {
 }
 
 
-def at_home(found: VerdictAtHome) -> Iterator[str | Table]:
-    """Yield the verdict, a table of the models' errors, and a warning that they are not for release."""
+def at_home(found: VerdictAtHome, goal: Goal = "own") -> Iterator[str | Table]:
+    """Yield the verdict, a table of the models' errors, and a warning that they are not for release.
+
+    goal: the agreement's; where it is everybody's records, say that this verdict is of others.
+    """
     if found.on_own is None:
         yield f"Whether joining pays is open for {printable(found.name, 60)}: {found.reason}."
     else:
         yield of_owner(found.name, found.on_own, found.worthwhile)
+    if goal == "common":
+        yield (
+            "This is of your own records. The agreement's goal is everybody's records (goal = \"common\"), of which only the "
+            "forecast can say whether joining pays: copriv forecast."
+        )
     if found.errors:
         own = found.errors["own"]
         yield Table.of(
