@@ -1,7 +1,7 @@
 """`copriv forecast AGREEMENT`: what a consortium will cost and for whom it pays, from public rows alone.
 
-The answer is one screen: 24 lines of 80 columns, or as much text on a wider or narrower one. Sentences are wrapped and never
-cut. What has no room is left out whole, the least important first, and stands in `--details`.
+All sentences are shown, wrapped and never cut, where they take more than a screen too. The table of models stands in
+`--details` alone where a screen of 24 lines has no room for it.
 """
 
 import math
@@ -17,7 +17,7 @@ from copriv.cli import console
 from copriv.cli.commands.options import AgreementFile, AsJson, PublicRuns, option, out_folder
 from copriv.cli.output import forecast_files, keep
 from copriv.display.forecast import better_by, costs, details, made_from, notes, owners, title
-from copriv.display.verdict import about_target, answer, cautions, qualified, shrunk, with_sum
+from copriv.display.verdict import about_target, of_forecast
 from copriv.errors import UsageError
 from copriv.forecast import Forecast, forecast
 from copriv.forecast.phases import to_sign
@@ -116,33 +116,20 @@ def lines(outlook: Forecast, asked: Sequence[str] = (), width: int = WIDTH) -> l
     room = HEIGHT - 1 if width >= WIDTH else (HEIGHT - 1) * WIDTH // width  # a line for the prompt
     head = [*_wrapped(title(outlook), width), *_wrapped(made_from(outlook), width)]
     question = [line for one in asked for line in _wrapped(one, width)]
-    said, more = [answer(outlook)], [*qualified(outlook)]
-    if outlook.nobody_else:
-        return [*head, "", *question, *_wrapped(" ".join(said), width), "", *_wrapped(MORE, width)]
-    table = _aligned(owners(outlook), min(6, outlook.n_owners), width) + _wrapped(better_by(outlook), width)
-    models: list[str] = []
-    every_model = _aligned(costs(outlook), HEIGHT, width, least=26)
-    if question:
-        said, more, table, models = [], [*said, *more], [], every_model
-    said += shrunk(outlook)
-    summed, careful = [*filter(None, [with_sum(outlook)])], [*filter(None, [" ".join(cautions(outlook))])]
-    told = [note for note in notes(outlook) if note not in summed]
+    verdict = _wrapped(of_forecast(outlook), width)
+    models = _aligned(costs(outlook), HEIGHT, width, least=26)
+    gains = _aligned(owners(outlook), min(6, outlook.n_owners), width) + _wrapped(better_by(outlook), width)
+    last = [line for note in (*notes(outlook), MORE) for line in _wrapped(note, width)]
 
-    def screen() -> list[str]:
-        last = [line for note in (*told, MORE) for line in _wrapped(note, width)]
-        parts = [head, question, _wrapped(" ".join(said), width), models, table, last]
+    def screen(*parts: Sequence[str]) -> list[str]:
         return [line for part in parts if part for line in ("", *part)][1:]
 
-    for sentences, place in ((more, said), (summed, told), (careful, said)):
-        for sentence in sentences:
-            place.append(sentence)
-            if len(screen()) > room:
-                place.pop()
-    if not question:
-        models = every_model
-        if len(screen()) > room:
-            models = []
-    return screen()
+    if outlook.nobody_else:
+        return screen(head, question, verdict, _wrapped(MORE, width))
+    if question:
+        return screen(head, question, verdict, models, last)
+    whole = screen(head, verdict, models, gains, last)
+    return whole if len(whole) <= room else screen(head, verdict, gains, last)
 
 
 def _aligned(table: Table, most: int, width: int, least: int = 14) -> list[str]:
