@@ -10,6 +10,7 @@ import copriv
 from copriv.agreement import Agreement
 from copriv.cli import run
 from copriv.forecast.result import check_is_of, terms_told
+from copriv.formatting.numbers import percent, plain_number
 from copriv.network.model import Model
 from copriv.network.setup import make_consortium
 
@@ -59,10 +60,14 @@ def test_after_a_run_it_judges_the_released_model(home: Path, capsys: pytest.Cap
     said = " ".join(told.out.split())
     assert "Joining does not pay for a" in said
     assert "The common model is the released one." in said
-    assert "of your kind mean squared error in y² beside your own model" in said
+    assert "of your kind mean squared error in y² better than your own by" in said
     assert "Not for release" in said
     assert (home / "said.json").stat().st_mode & 0o077 == 0
     kept = json.loads((home / "said.json").read_text())
+    own, common = (kept["errors"][model] for model in ("own", "common"))
+    assert common > own, "a worse model is better by less than nothing, as in the forecast"
+    assert f"the common model {plain_number(common)} {percent(1.0 - common / own)}" in said
+    assert percent(1.0 - common / own).startswith("-")
     assert kept["release"] is False
     assert (kept["schema"], kept["verdict"], kept["after_run"]) == ("copriv.owner-verdict/1", "no", True)
     assert set(kept["errors"]) == {"own", "common", "personalized"}  # there are no public rows

@@ -409,9 +409,9 @@ def at_home(found: VerdictAtHome, goal: Goal = "own") -> Iterator[str | Table]:
     if found.errors:
         own = found.errors["own"]
         yield Table.of(
-            ("on new records of your kind", found.measured_in, "beside your own model"),
+            ("on new records of your kind", found.measured_in, "better than your own by"),
             [(name, found.errors[model]) for model, name in MODELS.items() if model in found.errors],
-            lambda one: (one[0], plain_number(one[1]), "+" * (one[1] > own) + percent(one[1] / own - 1.0)),
+            lambda one: (one[0], plain_number(one[1]), percent(1.0 - one[1] / own)),
             "models",
         )
         if found.after_run:
