@@ -10,6 +10,7 @@ import copriv
 from copriv.agreement import Agreement
 from copriv.cli import run
 from copriv.forecast.result import check_is_of, terms_told
+from copriv.formatting.numbers import percent, plain_number
 from copriv.network.model import Model
 from copriv.network.setup import make_consortium
 
@@ -59,10 +60,14 @@ def test_after_a_run_it_judges_the_released_model(home: Path, capsys: pytest.Cap
     said = " ".join(told.out.split())
     assert "Joining does not pay for a" in said
     assert "The common model is the released one." in said
-    assert "of your kind mean squared error in y² beside your own model" in said
+    assert "of your kind mean squared error in y² better than your own by" in said
     assert "Not for release" in said
     assert (home / "said.json").stat().st_mode & 0o077 == 0
     kept = json.loads((home / "said.json").read_text())
+    own, common = (kept["errors"][model] for model in ("own", "common"))
+    assert common > own, "a worse model is better by less than nothing, as in the forecast"
+    assert f"the common model {plain_number(common)} {percent(1.0 - common / own)}" in said
+    assert percent(1.0 - common / own).startswith("-")
     assert kept["release"] is False
     assert (kept["schema"], kept["verdict"], kept["after_run"]) == ("copriv.owner-verdict/1", "no", True)
     assert set(kept["errors"]) == {"own", "common", "personalized"}  # there are no public rows
@@ -70,6 +75,19 @@ def test_after_a_run_it_judges_the_released_model(home: Path, capsys: pytest.Cap
     with_public = json.loads(capsys.readouterr().out)
     assert set(with_public["errors"]) == {"own", "public", "public_personalized", "common", "personalized"}
     assert with_public["errors"]["public"] < with_public["errors"]["common"]
+
+
+def test_of_a_common_goal_it_says_that_the_answer_is_of_own_records(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "This is of your own records. The agreement's goal is everybody's records"
+    assert _ask(home, "--forecast", "forecast.json") == 0
+    assert said not in " ".join(capsys.readouterr().out.split())
+    (home / "agreement.toml").write_text(AGREED.replace(agreement={"goal": "common"}).to_toml())
+    assert _ask(home, "--forecast", "forecast.json") == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+    assert _ask(home, "--forecast", "forecast.json", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["goal"] == "common"
 
 
 def test_before_a_run_a_forecast_that_was_handed_out_is_enough(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import copriv
 from copriv.data import DataSpecification, PublicDictionary
 from copriv.data.schema import Number, Schema
 from copriv.forecast.what_if import reach, without
-from copriv.formatting.cards import HEIGHT, WIDTH, Card, Shown, Table, in_short
+from copriv.formatting.cards import WIDTH, Card, Shown, Table, in_short
 from copriv.network.model import Model
 from copriv.network.run import Run
 from copriv.network.store import RunStore
@@ -23,7 +23,7 @@ from copriv.schedules import Events
 from copriv_papers import Report
 from results_cases import HOSTILE, LONG, TERMS, WIDE, called, rows
 
-LINES, COLUMNS = 25, 100
+LINES, COLUMNS = 40, 100
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def fits(text):
     assert not any(ord(c) < 32 and c != "\n" for c in text), repr(text)
 
 
-def test_everything_that_is_printed_fits_a_screen(values):
+def test_everything_that_is_printed_fits_the_width_of_a_screen(values):
     for value in values:
         fits(repr(value))
         assert str(value) == repr(value)
@@ -118,7 +118,7 @@ def test_many_owners_are_few_lines_and_are_counted(outlook):
 
 def test_what_a_forecast_says_is_its_verdict_first(outlook):
     shown = " ".join(repr(outlook).split())
-    assert " ".join(outlook.verdict.split())[:200] in shown
+    assert " ".join(outlook.verdict.split()) in shown
     assert "small" in shown
     assert "the public rows alone" in shown
 
@@ -144,10 +144,9 @@ def test_an_owner_says_what_it_has_spent(agreement):
     assert "1 of 3 answers given; epsilon 0.333333 of 1 spent" in repr(owner)
 
 
-def test_a_card_is_cut_and_says_so():
-    card = Card("t", tuple(f"sentence {i}" for i in range(90)))
-    assert card.text().splitlines()[-1] == "…"
-    assert len(card.text().splitlines()) == HEIGHT
+def test_a_card_has_every_sentence_in_lines_that_are_not_too_wide():
+    card = Card("t", tuple(f"Sentence {i}. Another {i}." for i in range(90)))
+    assert card.text().splitlines() == ["t", *card.parts]
     wide = Card("t", (Table(("a" * 80, "b" * 80, "c" * 80), (("x", "y", "z"),)),))
     assert max(map(len, wide.text().splitlines())) <= WIDTH
 
@@ -184,6 +183,4 @@ def test_no_sentence_is_cut_in_its_middle():
     assert "A last one. And more." in shown
     told = " ".join(shown.split())
     kept = [sentence for sentence in sentences if sentence in told]
-    assert len(kept) > 8
-    assert kept == sentences[: len(kept)]
-    assert told.split(kept[-1])[1].startswith(" … ")
+    assert kept == sentences

@@ -68,6 +68,33 @@ def test_onnx_predicts_from_the_table_that_predict_reads(case, table, tmp_path):
         np.testing.assert_array_equal(predicted, scores)
 
 
+RENAMED = {"age": "score", "ratio": "prediction", "amount": "constant 0", "region": "model_score", "ok": "Equal 0"}
+
+
+def renamed(terms):
+    """The terms of [data], with the columns' other names."""
+    if isinstance(terms, dict):
+        return {RENAMED.get(key, key): renamed(value) for key, value in terms.items()}
+    if isinstance(terms, list | tuple):
+        return [renamed(value) for value in terms]
+    return RENAMED.get(terms, terms) if isinstance(terms, str) else terms
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_column_may_have_the_name_of_an_output_or_of_an_inner_value(loss, tmp_path):
+    made = of_every_kind(loss)
+    terms = made.agreement.to_dict()
+    terms["data"] = renamed(terms["data"])
+    made = replace(made, agreement=Agreement.of(terms))
+    rows_of_every_kind().rename(columns=RENAMED).to_csv(tmp_path / "rows.csv", index=False)
+    outputs = save_onnx(made, tmp_path / "model.onnx")
+    assert outputs == ("model_prediction", "model_model_score")
+    onnx.checker.check_model(tmp_path / "model.onnx")
+    read = pd.read_csv(tmp_path / "rows.csv", dtype=str, keep_default_na=False)
+    _, scores = scored(tmp_path / "model.onnx", read)
+    np.testing.assert_allclose(scores, made.scores(tmp_path / "rows.csv"), rtol=1e-13, atol=1e-12)
+
+
 def scored(path, rows):
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     return session.run(None, {given.name: rows[[given.name]].to_numpy(dtype=object) for given in session.get_inputs()})
@@ -160,6 +187,13 @@ def test_what_is_logged_names_no_owner():
     told = {**metrics(model()), **parameters(model())}
     assert not [key for key in told if key.endswith("_name")]
     assert metrics(model())["owner_2_spent"] == 1.0
+
+
+def test_an_export_says_what_goes_in_and_comes_out(tmp_path, capsys):
+    (tmp_path / "run.json").write_text(of_every_kind().to_json())
+    assert run(["export", str(tmp_path / "run.json"), "--onnx", str(tmp_path / "m.onnx")]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.endswith("m.onnx: inputs are the columns by name, outputs prediction and score")
 
 
 def test_an_export_without_a_place_or_with_a_report_for_nobody(saved, capsys):

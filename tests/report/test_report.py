@@ -197,8 +197,8 @@ def test_what_epsilon_means_for_several_records() -> None:
         (
             {"epsilon": 10.0},
             ("by at most 22,000.", "in at most 99.9955 % of cases", "1 in 100 can hold it for 99.56 %", "protects little",
-             "with 2, for example, that is 20,", "at most more than a million"),
-            ("nearly the same", "one person may have 2"),
+             "with 2, for example, that is 20,", "multiplied or divided by a factor that can be more than a million, and"),
+            ("nearly the same", "one person may have 2", "at most more"),
         ),
         (
             {"epsilon": 10.0, "unit_records": 3},

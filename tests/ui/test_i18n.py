@@ -34,6 +34,27 @@ def test_every_text_that_is_asked_for_is_there():
 
 
 @pytest.mark.parametrize(
+    ("language", "everybody", "own"),
+    [("en", "everybody’s records", "own records"), ("de", "Datensätzen aller", "eigenen Datensätzen")],
+)
+def test_what_others_lose_and_gain_says_on_which_records(language, everybody, own):
+    """On everybody's records the others may lose by what makes their own records better predicted (`--without`)."""
+    said = texts(language)
+    for key in (
+        "join.worth.lead",
+        "join.worth.leaves",
+        "join.worth.subset",
+        "owner.out.others",
+        "owner.out.records.common",
+    ):
+        assert everybody.lower() in said[key].lower(), key
+    for key in ("join.worth.lead", "owner.out.others", "owner.out.records.own"):
+        assert own in said[key], key
+    for key in ("join.worth.lead", "owner.out.others"):
+        assert "--without NAME" in said[key], key
+
+
+@pytest.mark.parametrize(
     "change",
     [("horizon", "x"), ("horizon", 1.5), ("horizon", 0), ("horizon", None), ("step", "x"), ("schedule", "?"),
      ("nonsense", 1), ("name", 3), ("window", -1)],

@@ -25,10 +25,10 @@ def series_csv(simulation: Simulation) -> str:
 
 
 def forecast_csv(outlook: Forecast) -> str:
-    """Both curves, and then for each owner and model what it costs on its own records, with the verdict about these."""
+    """Both curves, and then for each owner and model what it costs on its own records, with the verdict on the goal's."""
     curves = outlook.to_frame("curves", backend="pyarrow").to_pydict()
-    names = (*curves, "owner", "verdict", "probability")
-    rows = [(*row, "", "", "") for row in zip(*curves.values(), strict=True)]
+    names = (*curves, "owner", "verdict", "probability", "goal")
+    rows = [(*row, "", "", "", "") for row in zip(*curves.values(), strict=True)]
     for owner in outlook.owners:
         own = owner.own
         for model, median, (low, high) in (
@@ -36,7 +36,7 @@ def forecast_csv(outlook: Forecast) -> str:
             ("common", own.together, own.together_band),
             ("personalized", own.personalized, own.personalized_band),
         ):
-            of_owner = cell(owner.called), owner.on_own.answer, owner.on_own.probability
+            of_owner = cell(owner.called), owner.verdict, owner.probability, outlook.goal
             rows.append((model, "", "", median, low, high, *of_owner))
     return csv_text(dict(zip(names, zip(*rows, strict=True), strict=True)))
 
@@ -114,7 +114,10 @@ def forecast_files(outlook: Forecast, document: str, made_by: str, best: Agreeme
     """The files of a forecast; `document` is its JSON, `made_by` the command that the pictures name.
 
     best: the agreement that is recommended, where it is another than the forecast's, such as one with a pilot before it.
+    Where one owner is left, which has nobody to train with, there is the JSON alone.
     """
+    if outlook.nobody_else:
+        return {"forecast.json": document.encode() + b"\n"}
     from copriv.pictures.forecast import break_even, by_heterogeneity, curves, on_own_records
     from copriv.pictures.style import png
 

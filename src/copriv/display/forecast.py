@@ -30,6 +30,8 @@ from copriv.formatting.sanitize import printable
 def card(outlook: Forecast) -> Card:
     """Card of a forecast: the verdict, ψ of each possible model, and each owner's gain."""
     title = f"Forecast: {counted(outlook.n_owners, 'owner')}, {outlook.public_rows:,} public rows"
+    if outlook.nobody_else:
+        return Card(title, (of_forecast(outlook),))
     first = filter(None, [of_forecast(outlook), pilot(outlook)])
     said = [*filter(None, [with_sum(outlook)]), *(f"Note: {warning}." for warning in outlook.warnings)]
     return Card(title, (*first, costs(outlook), owners(outlook), better_by(outlook), *said))
@@ -183,6 +185,8 @@ def _on_graph(found: CostOfGraph) -> str:
 
 def details(outlook: Forecast) -> list[str | Table]:
     """List everything that a forecast says, each table below the question that it answers."""
+    if outlook.nobody_else:
+        return [title(outlook), made_from(outlook), "", of_forecast(outlook)]
     asked = {goal: " This is the verdict." if goal == outlook.goal else "" for goal in ("own", "common")}
     terms = [("Agreed", outlook.agreed), ("Recommended", outlook.recommended)]
     if outlook.comparison.same:

@@ -1,6 +1,7 @@
 """Verdicts in sentences: for whom joining pays, with which probability, and cautions; and the verdict of an owner at home."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from copriv.agreement import Agreement
 from copriv.display import Card, Table
@@ -9,20 +10,35 @@ from copriv.forecast.at_home import NOT_FOR_RELEASE, VerdictAtHome
 from copriv.forecast.coalition_value import LEAST_EPSILON
 from copriv.forecast.own_learners import OwnLearnersForecast
 from copriv.forecast.pilot_outlook import PilotOutlook
-from copriv.forecast.what_if import Target, Without
+from copriv.forecast.result import Without
+from copriv.forecast.what_if import Target
 from copriv.formatting.numbers import counted, listed, percent, percent_range, plain_number, rounded, times
 from copriv.formatting.sanitize import printable
-from copriv.problem.verdict import NO, YES, Outcome, OwnerVerdict, Verdict
+from copriv.problem.verdict import NO, YES, Goal, Outcome, OwnerVerdict, Verdict
 from copriv.simulation import Simulation
 
 
 def of_forecast(outlook: Forecast) -> str:
     """Say for whom joining pays, by how much and with which probability, what would settle open cases, and cautions."""
+    if outlook.nobody_else:
+        return answer(outlook)
     return " ".join([answer(outlook), *shrunk(outlook), *qualified(outlook), *cautions(outlook)])
 
 
+def of_without(found: Without) -> str:
+    """The same for the owners that stay."""
+    if found.others is None:
+        return " ".join(about_without(found))
+    return of_forecast(replace(found.others, absent=found))
+
+
 def answer(outlook: Forecast) -> str:
-    """Say for whom joining pays and by how much, for whom not, for whom it is open, and with which probability."""
+    """Say for whom joining pays and by how much, for whom not, for whom it is open, and with which probability.
+
+    Without some owners, say this for the others, and what changes for them.
+    """
+    if outlook.absent is not None:
+        return " ".join(about_without(outlook.absent))
     return _answer(outlook.joining, outlook.agreed.agreement.worthwhile)
 
 
@@ -117,7 +133,7 @@ def _remedy(outlook: Forecast) -> str:
         each = f"its own model or {public} serves each owner as well"
         return f"So do not train together: {each}, and no larger budget of one owner is expected to change that."
     first = min(least, key=lambda name: least[name])
-    paid = f"it would typically pay for {printable(first, 60)} with a budget of {plain_number(least[first])} or more"
+    paid = f"it would typically pay for {printable(first, NAME)} with a budget of {plain_number(least[first])} or more"
     return f"So do not train together as it is: {paid}."
 
 
@@ -356,9 +372,13 @@ def of_own_learners(outlook: OwnLearnersForecast) -> str:
     )
 
 
+NAME = 200
+"""Most characters of an owner's name in a sentence; tables cut it to their width."""
+
+
 def names(owners: Sequence[str]) -> str:
     """List owners in a sentence: at most five, and the number of the others."""
-    return listed([printable(name, 60) for name in owners], 5)
+    return listed([printable(name, NAME) for name in owners], 5)
 
 
 def ends(values: Sequence[float]) -> tuple[float, float]:
@@ -375,18 +395,26 @@ MODELS = {
 }
 
 
-def at_home(found: VerdictAtHome) -> Iterator[str | Table]:
-    """Yield the verdict, a table of the models' errors, and a warning that they are not for release."""
+def at_home(found: VerdictAtHome, goal: Goal = "own") -> Iterator[str | Table]:
+    """Yield the verdict, a table of the models' errors, and a warning that they are not for release.
+
+    goal: the agreement's; where it is everybody's records, say that this verdict is of others.
+    """
     if found.on_own is None:
-        yield f"Whether joining pays is open for {printable(found.name, 60)}: {found.reason}."
+        yield f"Whether joining pays is open for {printable(found.name, NAME)}: {found.reason}."
     else:
         yield of_owner(found.name, found.on_own, found.worthwhile)
+    if goal == "common":
+        yield (
+            "This is of your own records. The agreement's goal is everybody's records (goal = \"common\"), of which only the "
+            "forecast can say whether joining pays: copriv forecast."
+        )
     if found.errors:
         own = found.errors["own"]
         yield Table.of(
-            ("on new records of your kind", found.measured_in, "beside your own model"),
+            ("on new records of your kind", found.measured_in, "better than your own by"),
             [(name, found.errors[model]) for model, name in MODELS.items() if model in found.errors],
-            lambda one: (one[0], plain_number(one[1]), "+" * (one[1] > own) + percent(one[1] / own - 1.0)),
+            lambda one: (one[0], plain_number(one[1]), percent(1.0 - one[1] / own)),
             "models",
         )
         if found.after_run:
@@ -437,7 +465,7 @@ def about_target(outlook: Forecast, found: Target) -> list[str]:
     return said
 
 
-def about_without(outlook: Forecast, found: Without) -> list[str]:
+def about_without(found: Without) -> list[str]:
     """Say for whom joining pays without some owners, and how the others' common model changes."""
     who, now, then, others = names(found.names), percent(found.together_with_all), percent(found.together), found.others
     if others is None:

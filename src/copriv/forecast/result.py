@@ -67,6 +67,47 @@ class AtHeterogeneity(Shown):
     high: float
 
 
+@dataclass(frozen=True)
+class Without(Shown):
+    """The consortium without some of its owners. ψ is on the remaining owners' records, above the best model there."""
+
+    names: tuple[str, ...]
+    together: float
+    """Median ψ of the remaining owners, under the terms that are best for them."""
+    together_with_all: float
+    """Median ψ there of the common model of all owners."""
+    loss: float
+    """Median rise of ψ for the remaining owners in the same world; negative where they are better off."""
+    worth_in_records: float
+    """The loss in pooled, non-private records."""
+    times_epsilon: float | None
+    """The smallest factor on the remaining owners' ε that compensates for it; None where no factor does."""
+    joining_pays: dict[str, bool | None]
+    """Whether joining pays for each remaining owner; None where that is open."""
+    worse: float
+    """Median relative rise of the prediction error of the common model on the remaining owners' records."""
+    probability: float
+    """Share of worlds and runs in which the common model becomes worse for the remaining owners."""
+    others: "Forecast | None"
+    """The forecast for the remaining owners; None for a single one."""
+
+    @property
+    def verdict(self) -> str:
+        """Whether joining pays for those that stay, what changes for them, and what else their forecast says."""
+        return str(above("copriv.display.verdict:of_without")(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in the JSON contract, with the verdicts of the forecast for the remaining owners."""
+        document: dict[str, Any] = {**vars(self), "names": list(self.names), "verdict": self.verdict, "owners": []}
+        del document["others"]
+        if self.others is not None:
+            document["owners"] = [
+                {"name": one.name, "verdict": one.verdict, "probability": one.probability, "own": vars(one.own)}
+                for one in self.others.owners
+            ]
+        return document
+
+
 @dataclass(frozen=True, eq=False)
 class Forecast(Shown, Framed, Drawn):
     """Everything that is known before any private record is read.
@@ -142,6 +183,8 @@ class Forecast(Shown, Framed, Drawn):
     the run after it."""
     options: Mapping[str, Any]
     """The options of `forecast`."""
+    absent: Without | None = None
+    """What changes by the owners that stay away, where it is the forecast without them."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -244,6 +287,11 @@ class Forecast(Shown, Framed, Drawn):
     def joining_pays(self) -> bool | None:
         """For at least one owner; None where that is open."""
         return {"yes": True, "no": False, "open": None}[self.joining.answer]
+
+    @property
+    def nobody_else(self) -> bool:
+        """Whether one owner is left, which has nobody to train with."""
+        return self.absent is not None and self.absent.others is None
 
     @property
     def n_owners(self) -> int:
@@ -424,6 +472,8 @@ class Forecast(Shown, Framed, Drawn):
             "overlap_split": split_of(self.agreed.agreement, self.consortium.curve),
             "description": self.description,
         }  # fmt: skip
+        if self.absent is not None:
+            document["without"] = self.absent.to_dict()
         if self.duration is not None:
             document["duration"] = self.duration
         if self.kind == "after the pilot":

@@ -1,7 +1,7 @@
 """What-if analyses of a forecast: what a target takes (`reach`), and the effect of owners that do not join (`without`).
 
 `reach` uses the noise curve of the forecast and agrees with it. `without` forecasts the remaining owners and compares both
-common models on their records in the same worlds.
+common models on their records in the same worlds; `of_others` is the forecast of these owners, with that comparison.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from copriv.errors import UsageError
 from copriv.forecast.assessment import assess, quantiles
 from copriv.forecast.coalition_value import smallest, smallest_number
 from copriv.forecast.forecaster import forecast
-from copriv.forecast.result import Forecast
+from copriv.forecast.result import Forecast, Without
 from copriv.formatting.cards import Shown
 
 
@@ -39,43 +39,6 @@ class Target(Shown):
     def to_dict(self) -> dict[str, Any]:
         """As in the JSON contract."""
         return {**vars(self), "like": {"records": self.like[0], "epsilon": self.like[1]}}
-
-
-@dataclass(frozen=True)
-class Without(Shown):
-    """The consortium without some of its owners. ψ is on the remaining owners' records, above the best model there."""
-
-    names: tuple[str, ...]
-    together: float
-    """Median ψ of the remaining owners, under the terms that are best for them."""
-    together_with_all: float
-    """Median ψ there of the common model of all owners."""
-    loss: float
-    """Median rise of ψ for the remaining owners in the same world; negative where they are better off."""
-    worth_in_records: float
-    """The loss in pooled, non-private records."""
-    times_epsilon: float | None
-    """The smallest factor on the remaining owners' ε that compensates for it; None where no factor does."""
-    joining_pays: dict[str, bool | None]
-    """Whether joining pays for each remaining owner; None where that is open."""
-    worse: float
-    """Median relative rise of the prediction error of the common model on the remaining owners' records."""
-    probability: float
-    """Share of worlds and runs in which the common model becomes worse for the remaining owners."""
-    others: Forecast | None
-    """The forecast for the remaining owners; None for a single one."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract, with the verdicts of the forecast for the remaining owners."""
-        document: dict[str, Any] = {**vars(self), "names": list(self.names), "verdict": None, "owners": []}
-        del document["others"]
-        if self.others is not None:
-            document["verdict"] = self.others.verdict
-            document["owners"] = [
-                {"name": one.name, "verdict": one.verdict, "probability": one.probability, "own": vars(one.own)}
-                for one in self.others.owners
-            ]
-        return document
 
 
 def reach(outlook: Forecast, value: float) -> Target:
@@ -161,3 +124,22 @@ def without(outlook: Forecast, names: Sequence[str]) -> Without:
         float(np.mean(rise > 0)),
         others,
     )
+
+
+def of_others(outlook: Forecast, found: Without) -> Forecast:
+    """The forecast of the owners that stay, whose verdict says too what changes for them.
+
+    Of a single one, which has nobody to train with, only the owner and the verdict are told; the rest is that of `outlook`.
+    """
+    if found.others is not None:
+        return replace(found.others, absent=found)
+    owners = tuple(
+        replace(
+            one, verdict="no", probability=0.0, joining_pays=False, close_call=False, joining_pays_probability=0.0,
+            on_own=replace(one.on_own, answer="no", probability=0.0),
+            on_all=replace(one.on_all, answer="no", probability=0.0),
+        )
+        for one in outlook.owners
+        if one.name not in found.names
+    )  # fmt: skip
+    return replace(outlook, owners=owners, absent=found)

@@ -18,15 +18,13 @@ from copriv.errors import CoprivError, UsageError
 from copriv.formatting.numbers import yes_or_no
 from copriv.formatting.sanitize import printable
 
-WIDTH, HEIGHT = 100, 24
-"""Most columns and lines of a screen."""
+WIDTH = 100
+"""Most columns of a line."""
 ROWS = 6
 """Most rows of a table that are shown; further ones are counted."""
-LONGEST = 2_000
+LONGEST = 10_000
 """Most characters of a paragraph."""
 _CELL = 60
-_MORE = " …"
-"""After a paragraph whose last sentences are left out."""
 _GAP = "   "
 
 Columns: TypeAlias = Mapping[str, Sequence[Any] | Any]
@@ -73,20 +71,8 @@ class Card:
     parts: tuple[str | Table, ...] = ()
 
     def text(self) -> str:
-        """Format for a terminal: at most HEIGHT lines of WIDTH characters, for which the longest paragraph loses sentences."""
-        parts = [*self.parts]
-        while len(lines := self._lines(parts)) > HEIGHT:
-            at, longest = max(
-                ((i, part.removesuffix(_MORE)) for i, part in enumerate(parts) if isinstance(part, str)),
-                key=lambda one: len(one[1]),
-                default=(0, ""),
-            )
-            kept, end, _ = longest.rpartition(". ")
-            if not end:
-                lines[HEIGHT - 1 :] = ["…"]
-                break
-            parts[at] = f"{kept}.{_MORE}"
-        return "\n".join(lines)
+        """Format for a terminal: lines of WIDTH characters at most, and every sentence."""
+        return "\n".join(self._lines(self.parts))
 
     def _lines(self, parts: Sequence[str | Table]) -> list[str]:
         lines, last = textwrap.wrap(printable(self.title, LONGEST), WIDTH), None

@@ -6,6 +6,7 @@ made at home is not public, and is not logged.
 
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED
@@ -48,13 +49,14 @@ def save_skops(model: Model, path: str | Path) -> None:
     need_skops().dump(pipeline_of(model), path, compression=ZIP_DEFLATED)
 
 
-def save_onnx(model: Model, path: str | Path) -> None:
+def save_onnx(model: Model, path: str | Path) -> tuple[str, str]:
     """Write the model as an ONNX graph from the text of a table's cells to predictions and scores, in double precision.
 
     Each column is an input of its name: text of shape (records, 1). Outputs are `prediction` (a number, or the name of a
-    class) and `score`, of shape (records,). Values that copriv would refuse give the score NaN, and the empty text as a
-    class; a text in a column of numbers that is no number stops the runtime. Raises CoprivError without the extra [onnx],
-    and where the agreement declares no columns of its own.
+    class) and `score`, of shape (records,); where a column has such a name, the output is `model_prediction` or
+    `model_score`. Returns the names of both outputs. Values that copriv would refuse give the score NaN, and the empty text
+    as a class; a text in a column of numbers that is no number stops the runtime. Raises CoprivError without the extra
+    [onnx], and where the agreement declares no columns of its own.
     """
     try:
         import onnx
@@ -66,7 +68,9 @@ def save_onnx(model: Model, path: str | Path) -> None:
             f"--onnx: the data set {model.agreement.data.named!r} reads files of its own kind, which ONNX cannot; declare the "
             "columns (features, target, bounds), or use --skops for the estimator behind its features"
         )
-    Path(path).write_bytes(_onnx_model(found, onnx))
+    content, outputs = _onnx_model(found, onnx)
+    Path(path).write_bytes(content)
+    return outputs
 
 
 def log_to_mlflow(model: Model, uri: str, experiment: str, file: str | Path, report: str | Path | None = None) -> str:
@@ -164,21 +168,28 @@ def metrics(model: Model) -> dict[str, float]:
 
 
 class _Graph:
-    """Nodes and constants of an ONNX graph, each with a name of its own; onnx: the module."""
+    """Nodes and constants of an ONNX graph, each with a name of its own; onnx: the module, inputs: names of the columns."""
 
-    def __init__(self, onnx: Any) -> None:
+    def __init__(self, onnx: Any, inputs: Iterable[str]) -> None:
         self.onnx = onnx
+        self.inputs = frozenset(inputs)
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
+    def free(self, name: str) -> str:
+        """The name, or where a column has it, one that begins with `model_`."""
+        while name in self.inputs:
+            name = f"model_{name}"
+        return name
+
     def node(self, kind: str, *inputs: str, named: str = "", **options: Any) -> str:
-        made = named or f"{kind} {len(self.nodes)}"
+        made = named or self.free(f"{kind} {len(self.nodes)}")
         self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), [made], **options))
         return made
 
     def of(self, value: Any) -> str:
         """A constant: text, or numbers in double precision."""
-        name, array = f"constant {len(self.constants)}", np.asarray(value)
+        name, array = self.free(f"constant {len(self.constants)}"), np.asarray(value)
         if array.dtype.kind == "U":
             texts = [text.encode() for text in array.ravel().tolist()]
             self.constants.append(self.onnx.helper.make_tensor(name, self.onnx.TensorProto.STRING, array.shape, texts))
@@ -217,9 +228,10 @@ class _Graph:
         return self.node("Cast", name, to=self.onnx.TensorProto.DOUBLE)
 
 
-def _onnx_model(model: Portable, onnx: Any) -> bytes:
-    """Content of a model's ONNX file."""
-    graph, helper, types = _Graph(onnx), onnx.helper, onnx.TensorProto
+def _onnx_model(model: Portable, onnx: Any) -> tuple[bytes, tuple[str, str]]:
+    """Content of a model's ONNX file, and the names of its outputs: the prediction and the score."""
+    graph, helper, types = _Graph(onnx, [column.name for column in model.columns]), onnx.helper, onnx.TensorProto
+    outputs = prediction, score = graph.free("prediction"), graph.free("score")
     atoms = graph.node("Concat", *[graph.atoms(column) for column in model.columns], axis=1)
     inner, offset, outer = model.inner, model.inner_offset, model.outer
     if model.waves:
@@ -227,24 +239,23 @@ def _onnx_model(model: Portable, onnx: Any) -> bytes:
         atoms, weights, last = graph.node("Cos", angles), np.sqrt(2.0 / len(outer)) * outer, model.outer_offset
     else:
         weights, last = inner @ outer, float(offset @ outer) + model.outer_offset
-    score = graph.node("MatMul", atoms, graph.of(weights))
-    graph.node("Add", score, graph.of(last), named="score")
+    graph.node("Add", graph.node("MatMul", atoms, graph.of(weights)), graph.of(last), named=score)
     kind = types.DOUBLE
     if model.classes is None:
-        graph.node("Identity", "score", named="prediction")
+        graph.node("Identity", score, named=prediction)
     else:
         below, beyond = (graph.of(name) for name in model.classes)
-        known = graph.node("Where", graph.node("Greater", "score", graph.of(0.0)), beyond, below)
-        graph.node("Where", graph.node("IsNaN", "score"), graph.of(""), known, named="prediction")
+        known = graph.node("Where", graph.node("Greater", score, graph.of(0.0)), beyond, below)
+        graph.node("Where", graph.node("IsNaN", score), graph.of(""), known, named=prediction)
         kind = types.STRING
     made = helper.make_graph(
         graph.nodes, "copriv",
         [helper.make_tensor_value_info(column.name, types.STRING, [None, 1]) for column in model.columns],
-        [helper.make_tensor_value_info("prediction", kind, [None]),
-         helper.make_tensor_value_info("score", types.DOUBLE, [None])],
+        [helper.make_tensor_value_info(prediction, kind, [None]),
+         helper.make_tensor_value_info(score, types.DOUBLE, [None])],
         graph.constants,
     )  # fmt: skip
     # The first opset with comparison of texts, and the first ML opset that maps texts to 64-bit integers.
     opsets = [helper.make_opsetid("", 19), helper.make_opsetid("ai.onnx.ml", 4)]
     written: bytes = helper.make_model(made, opset_imports=opsets, ir_version=9).SerializeToString()
-    return written
+    return written, outputs

@@ -178,7 +178,7 @@ def by_heterogeneity(outlook: Forecast) -> Figure:
 def on_own_records(outlook: Forecast) -> Figure:
     """Plot ψ on its own records of each of the first 20 owners' own model, the common one, and that one personalized.
 
-    With the band of 90 % of runs, and the verdict.
+    With the band of 90 % of runs, and the verdict on the records that the goal names.
     """
     shown = outlook.owners[:20]
     models = (
@@ -196,12 +196,14 @@ def on_own_records(outlook: Forecast) -> Figure:
     title = "What joining gives each owner, on its own records"
     first = f"the first {len(shown)} of " * (len(shown) < len(outlook.owners))
     lead = f"forecast for {first}{counted(outlook.n_owners, 'owner')}; further to the left is better"
+    if outlook.goal == "common":
+        lead += "; “pays” is about everybody's records, the agreed goal"
     figure, axes = _by_owner(title, lead, [one.called for one in shown], costs, 0.62)
     axes.set_xlabel("worse than the best possible model of the owner's own records; lines: 90 % of runs", labelpad=7)
     words = {"yes": "pays", "no": "does not pay", "open": "open"}
     for at, one in enumerate(reversed(shown)):
         axes.annotate(
-            words[one.on_own.answer], (1.0, at), (8, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
+            words[one.verdict], (1.0, at), (8, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
             va="center",
         )  # fmt: skip
     _sources(figure, outlook)

@@ -21,6 +21,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, LogLocator, NullLocator
 from matplotlib.transforms import Bbox
 
+from copriv.formatting.cards import LONGEST
 from copriv.formatting.numbers import axis_percent, listed, percent, percent_range
 from copriv.formatting.sanitize import printable
 
@@ -142,7 +143,7 @@ def broken(figure: Figure, words: str, width: float, size: float, **font: Any) -
     lines = []
     for paragraph in words.split("\n"):
         line = ""
-        for word in printable(paragraph, 900).split(" "):
+        for word in printable(paragraph, LONGEST).split(" "):
             longer = f"{line} {word}" if line else word
             if measured(figure, longer, size, **font) <= width:
                 line = longer

@@ -396,6 +396,13 @@ def _sure(share: float) -> str:
     return f"{up:.{digits}f}".rstrip("0").rstrip(".") + " %"
 
 
+def _factor(most: float | None) -> str:
+    """Format the largest factor of odds; None: beyond floats."""
+    if most is None or most > 1e6:
+        return "a factor that can be more than a million"
+    return f"at most {plain_number(most)}"
+
+
 def page(document: dict[str, Any]) -> str:
     """Render a report as one self-contained HTML document."""
     templates = Environment(
@@ -407,7 +414,7 @@ def page(document: dict[str, Any]) -> str:
         time=lambda text: f"{text[:10]} {text[11:16]} UTC" if text else "–",  # ISO 8601; a ledger's times are UTC
         percent=percent,
         sure=_sure,
-        factor=lambda times: "more than a million" if times is None or times > 1e6 else plain_number(times),
+        factor=_factor,
         interval=lambda ends: interval(*ends),
         times=lambda count: {1: "once", 2: "twice"}.get(count, f"{count} times"),
         count=counted,

@@ -48,7 +48,7 @@ def command(
         save_skops(loaded, skops)
         tell(f"Wrote {skops}")
     if onnx is not None:
-        save_onnx(loaded, onnx)
-        tell(f"Wrote {onnx}")
+        prediction, score = save_onnx(loaded, onnx)
+        tell(f"Wrote {onnx}: inputs are the columns by name, outputs {prediction} and {score}")
     if mlflow is not None:
         tell(f"Logged as MLflow run {log_to_mlflow(loaded, mlflow, experiment, model, report)}")

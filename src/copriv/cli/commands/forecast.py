@@ -1,7 +1,7 @@
 """`copriv forecast AGREEMENT`: what a consortium will cost and for whom it pays, from public rows alone.
 
-The answer is one screen: 24 lines of 80 columns, or as much text on a wider or narrower one. Sentences are wrapped and never
-cut. What has no room is left out whole, the least important first, and stands in `--details`.
+All sentences are shown, wrapped and never cut, where they take more than a screen too. The table of models stands in
+`--details` alone where a screen of 24 lines has no room for it.
 """
 
 import math
@@ -17,11 +17,11 @@ from copriv.cli import console
 from copriv.cli.commands.options import AgreementFile, AsJson, PublicRuns, option, out_folder
 from copriv.cli.output import forecast_files, keep
 from copriv.display.forecast import better_by, costs, details, made_from, notes, owners, title
-from copriv.display.verdict import about_target, about_without, answer, cautions, qualified, shrunk, with_sum
+from copriv.display.verdict import about_target, of_forecast
 from copriv.errors import UsageError
 from copriv.forecast import Forecast, forecast
 from copriv.forecast.phases import to_sign
-from copriv.forecast.what_if import reach
+from copriv.forecast.what_if import of_others, reach
 from copriv.forecast.what_if import without as without_owners
 from copriv.formatting.cards import Table
 from copriv.formatting.numbers import listed
@@ -69,26 +69,25 @@ def command(
             progress=lambda done, total: report(done, total, _STAGES[done]),
         )  # fmt: skip
     asked: list[str] = []
-    headline: list[str] = []
     added: dict[str, Any] = {}
-    shown = outlook
+    if without:
+        with console.progress(f"without {listed(without)}"):
+            left = without_owners(outlook, without)
+        outlook = of_others(outlook, left)
     if wanted is not None:
         found = reach(outlook, wanted)
         added["target"] = found.to_dict()
         asked += about_target(outlook, found)
-    if without:
-        with console.progress(f"without {listed(without)}"):
-            left = without_owners(outlook, without)
-        added["without"] = left.to_dict()
-        headline, shown = about_without(outlook, left), left.others or outlook
     document = outlook.to_json(**added)
-    made_by = f"copriv forecast {agreement.name}"
-    best = to_sign(terms, outlook) if directory is not None and terms.has_pilot else None
+    made_by = f"copriv forecast {agreement.name}" + "".join(f" --without {name}" for name in without or ())
+    best = None
+    if directory is not None and terms.has_pilot and not outlook.nobody_else:
+        best = to_sign(outlook.problem.terms if without else terms, outlook)
     keep(directory, lambda: forecast_files(outlook, document, made_by, best))
     if everything:
-        told: Sequence[str | Table] = [*details(outlook), *asked, *headline]
+        told: Sequence[str | Table] = [*details(outlook), *asked]
     else:
-        told = lines(shown, asked, headline, console.columns())
+        told = lines(outlook, asked, console.columns())
     console.answer(as_json, document, told)
 
 
@@ -108,40 +107,29 @@ WIDTH, HEIGHT = 80, 24
 MORE = "More: --details. What it would take: --target 2%. What if: --without NAME."
 
 
-def lines(outlook: Forecast, asked: Sequence[str] = (), headline: Sequence[str] = (), width: int = WIDTH) -> list[str]:
+def lines(outlook: Forecast, asked: Sequence[str] = (), width: int = WIDTH) -> list[str]:
     """What is shown, in lines of at most `width` columns.
 
-    asked: the answer to a question, in place of what joining means for each owner. headline: sentences in place of the verdict.
+    asked: the answer to a question, in place of what joining means for each owner.
     """
     width = min(width, 120)  # longer lines are hard to read
     room = HEIGHT - 1 if width >= WIDTH else (HEIGHT - 1) * WIDTH // width  # a line for the prompt
     head = [*_wrapped(title(outlook), width), *_wrapped(made_from(outlook), width)]
     question = [line for one in asked for line in _wrapped(one, width)]
-    said, more = [*headline] or [answer(outlook)], [*qualified(outlook)]
-    table = _aligned(owners(outlook), min(6, outlook.n_owners), width) + _wrapped(better_by(outlook), width)
-    models: list[str] = []
-    every_model = _aligned(costs(outlook), HEIGHT, width, least=26)
-    if question:
-        said, more, table, models = [], [*said, *more], [], every_model
-    said += shrunk(outlook)
-    summed, careful = [*filter(None, [with_sum(outlook)])], [*filter(None, [" ".join(cautions(outlook))])]
-    told = [note for note in notes(outlook) if note not in summed]
+    verdict = _wrapped(of_forecast(outlook), width)
+    models = _aligned(costs(outlook), HEIGHT, width, least=26)
+    gains = _aligned(owners(outlook), min(6, outlook.n_owners), width) + _wrapped(better_by(outlook), width)
+    last = [line for note in (*notes(outlook), MORE) for line in _wrapped(note, width)]
 
-    def screen() -> list[str]:
-        last = [line for note in (*told, MORE) for line in _wrapped(note, width)]
-        parts = [head, question, _wrapped(" ".join(said), width), models, table, last]
+    def screen(*parts: Sequence[str]) -> list[str]:
         return [line for part in parts if part for line in ("", *part)][1:]
 
-    for sentences, place in ((more, said), (summed, told), (careful, said)):
-        for sentence in sentences:
-            place.append(sentence)
-            if len(screen()) > room:
-                place.pop()
-    if not question:
-        models = every_model
-        if len(screen()) > room:
-            models = []
-    return screen()
+    if outlook.nobody_else:
+        return screen(head, question, verdict, _wrapped(MORE, width))
+    if question:
+        return screen(head, question, verdict, models, last)
+    whole = screen(head, verdict, models, gains, last)
+    return whole if len(whole) <= room else screen(head, verdict, gains, last)
 
 
 def _aligned(table: Table, most: int, width: int, least: int = 14) -> list[str]:

@@ -1,6 +1,7 @@
 """`copriv owner`: a data owner's keys, its process in a run, and its own models and verdicts, made at home."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +20,7 @@ from copriv.cli.console import answer, log, log_about, progress, waiting
 from copriv.display.ledger import spent
 from copriv.display.run import promises
 from copriv.errors import AgreementError, InvalidInput, UsageError
-from copriv.formatting.numbers import counted, listed, percent
+from copriv.formatting.numbers import counted, json_ready, listed, percent
 from copriv.terms import can_be_told_apart
 
 if TYPE_CHECKING:
@@ -251,10 +252,11 @@ def verdict(
             released = forecast_of(terms, progress=report)
     with waiting("asking your records"):
         found = owner_verdict(terms, name, own, released, public=sample, strata=strata, seed=seed)
+    document = json.dumps(json_ready({**found.to_dict(), "goal": terms.goal}), indent=2)
     if to is not None:
-        replace_own_file(to, found.to_json().encode() + b"\n")
+        replace_own_file(to, document.encode() + b"\n")
         log(f"wrote {to}, for this account alone to read")
-    answer(as_json, found.to_json(), at_home(found))
+    answer(as_json, document, at_home(found, terms.goal))
 
 
 def learn(

@@ -7,7 +7,7 @@ const MARKS = { yes: "✓", no: "–", open: "?" };
 
 /** The sentence of one organisation, as nodes. */
 export function why(row, view) {
-  if (!row.joined) return outside(row);
+  if (!row.joined) return outside(row, view.goal);
   const kind = row.verdict;
   const mark = h("span", { class: "mark", "aria-hidden": "true" }, MARKS[kind]);
   const verdict = kind === "open" ? "close" : `${kind === "yes" ? "pays" : "not"}${row.sure ? "" : ".likely"}`;
@@ -27,10 +27,10 @@ function surely({ probability, verdict }) {
   return [" (", t("owner.probability.pays", { probability: chance(probability) }), ")"];
 }
 
-function outside(row) {
+function outside(row, goal) {
   const found = row.if_it_came;
   if (!found) return [t("owner.out.unknown")];
-  const values = { together: percent(found.together), alone: percent(found.alone) };
+  const values = { together: percent(found.together), alone: percent(found.alone), records: t(`owner.out.records.${goal}`) };
   const change = t(found.gain_to_others > 0 ? "owner.out.better" : "owner.out.worse", { gap: percent(Math.abs(found.gain_to_others)) });
   return [t(found.joining_pays ? "owner.out.pays" : "owner.out.not", values), " ", t("owner.out.others", { change })];
 }
