@@ -105,10 +105,6 @@ class Consortium(Shown):
         """
         return replace(self, curve=self.curve.through(self.together_noise, together, start), without=without)
 
-    def beginning_at(self, start: float) -> "Consortium":
-        """The same owners and cost of all together, with another ψ of the terms' start."""
-        return replace(self, curve=self.curve.through(self.together_noise, self.together(), start))
-
     @property
     def without_joining(self) -> Float[Array, " owners"]:
         """ψ of each owner's best model without joining."""
@@ -327,12 +323,8 @@ class Consortium(Shown):
         # One more record adds to the total too: κ(1/n − 1/n) stays 0, and only the noise falls.
         return np.asarray(by_epsilon), np.full(len(self.records), slope * 2.0 * ν / n)
 
-    def break_even(self, owner: int, target: float) -> float | None:
-        """The smallest ε of this owner, the others' as agreed, at which ψ is below `target`; None where there is none."""
-        return self.break_evens(np.full(len(self.records), target))[owner]
-
     def break_evens(self, targets: Float[Array, " owners"]) -> list[float | None]:
-        """`break_even` of each owner, with a target of its own."""
+        """The smallest ε of each owner, the others' as agreed, at which ψ is below its target; None where there is none."""
         return smallest_of_each(lambda ε: self._with_one_at(ε) < targets, len(self.records))
 
     def break_even_for_all(self, owner: int, target: float) -> float | None:
@@ -361,21 +353,13 @@ class Consortium(Shown):
         """Number n' of pooled, non-private records whose model costs as much: κ/n' = ψ + κ/n; at most n."""
         return min(self.information / max(cost + self.information / self.total, 1e-300), self.total)
 
-    def welcome(self, owner: int) -> float | None:
-        """The smallest ε of this owner, the others' as agreed, at which the others do not lose by its joining."""
-        return self.welcomes()[owner]
-
     def welcomes(self) -> list[float | None]:
-        """`welcome` of each owner."""
+        """The smallest ε of each owner, the others' as agreed, at which the others do not lose by its joining."""
         without = self._without_one()  # infinite for a single owner
         return smallest_of_each(lambda ε: self._with_one_at(ε) <= without, len(self.records))
 
-    def epsilon_in_place_of(self, owner: int) -> float | None:
-        """The smallest factor on the others' ε with which they reach ψ of all without this owner."""
-        return self.epsilons_in_place()[owner]
-
     def epsilons_in_place(self) -> list[float | None]:
-        """`epsilon_in_place_of` each owner."""
+        """For each owner the smallest factor on the others' ε with which they reach ψ of all owners without it."""
         wanted = self.together()
         return smallest_of_each(lambda t: self._without_one(t) <= wanted, len(self.records))
 
@@ -429,16 +413,18 @@ def shapley_values(
     """
     N, kinds = int(members.number.sum()), len(members.records)
     if N <= EXACT_OWNERS:
-        values = np.bincount(members.entries, weights=_exact(members.one_by_one(), N), minlength=kinds)
+        worth = np.append(0.0, _worth(members.one_by_one(), coalitions(N)[1:]))
+        values = np.bincount(members.entries, weights=exact_shapley(worth), minlength=kinds)
         return values / members.number, np.zeros(kinds)
     if 2 * kinds <= N and kinds <= 64:
         return _by_kind(members, samples, seed)
     return _by_orders(members, samples, seed)
 
 
-def _exact(members: Consortium, N: int) -> Array:
-    every = coalitions(N)
-    worth, values = np.concatenate([[0.0], _worth(members, every[1:])]), np.empty(N)
+def exact_shapley(worth: Float[Array, " coalitions"]) -> Float[Array, " owners"]:
+    """Shapley values from the worth of all 2^N coalitions, in the order of `coalitions`."""
+    N = len(worth).bit_length() - 1
+    every, values = coalitions(N), np.empty(N)
     share = np.array([1.0 / (N * comb(N - 1, int(size))) for size in every.sum(axis=1)[:-1]] + [0.0])
     for i in range(N):
         without = np.flatnonzero(~every[:, i])

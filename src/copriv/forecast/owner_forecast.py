@@ -123,13 +123,16 @@ def owners_of(
     usual = np.array([one.usual for one in of])
     break_even = members.break_evens(usual)
     # Where the alternatives to joining cost more, a smaller ε is enough, although the start of the terms costs more as well.
+    now, without_joining = members.together(), members.without_joining
     easy, hard = (
-        members.beginning_at(float(np.quantile(starts, q))).break_evens(np.array([one.target[end] for one in of]))
+        members.held_to(now, without_joining, float(np.quantile(starts, q))).break_evens(
+            np.array([one.target[end] for one in of])
+        )
         for q, end in ((0.95, 1), (0.05, 0))
     )
     on_own = members.break_evens(np.array([one.enough for one in of]))
     for_all = members.break_evens_for_all(usual)
-    welcome, in_place, together = members.welcomes(), members.epsilons_in_place(), members.together()
+    welcome, in_place = members.welcomes(), members.epsilons_in_place()
     return tuple(
         OwnerForecast(
             name=owner.name,
@@ -146,7 +149,7 @@ def owners_of(
             count=owner.number,
             number_in_best_subset=round(float(subset[i])),
             welcome_epsilon=welcome[i],
-            worth_in_records=members.as_records(together) - members.as_records(together + float(without[i])),
+            worth_in_records=members.as_records(now) - members.as_records(now + float(without[i])),
             worth_in_epsilon=in_place[i],
             break_even_epsilon=break_even[i],
             break_even_epsilon_low=min(filter(None, (easy[i], break_even[i])), default=None),

@@ -26,8 +26,7 @@ from copriv.formatting.cards import Columns, Framed, Shown
 from copriv.formatting.numbers import json_ready
 from copriv.market.allocation import Statements
 from copriv.market.costs import PrivacyCosts
-from copriv.market.exchange import even_epsilon, exchange
-from copriv.market.mechanisms import Outcome, Trade, common, equal, posted, shapley
+from copriv.market.mechanisms import Outcome, Trade, common, equal, even_epsilon, exchange, posted, shapley
 from copriv.types import Array
 
 __all__ = ["MECHANISMS", "Market", "Outcome", "Statements", "check", "lots", "market", "unstated"]
@@ -123,16 +122,15 @@ class Market(Shown, Framed):
             return None
         owners = [
             {
-                **owner.model_dump(exclude_none=True, exclude={"market", "lot"}),
+                **owner.model_dump(exclude_none=True),
                 "epsilon": float(spent),
                 "records": int(lot) if mechanism == "exchange" else owner.records,
+                "overlap": min(owner.overlap, int((ε > 0).sum())),
             }
             for owner, spent, lot in zip(self.agreement.owner, ε, self.lots, strict=True)
             if spent > 0
         ]
-        for owner in owners:
-            owner["overlap"] = min(owner["overlap"], len(owners))
-        return self.agreement.replace(agreement={"lot": None, "lot_epsilon": None}, owner=owners)
+        return unstated(self.agreement.replace(owner=owners))
 
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
         return {"owners": self._owners}
@@ -204,18 +202,13 @@ def market(
 
 def unstated(terms: Agreement) -> Agreement:
     """The agreement without what its owners state, which decides nothing in a forecast."""
-    owners = [table.model_dump(exclude_none=True, exclude={"market", "lot"}) for table in terms.owner_tables]
-    return terms.replace(agreement={"lot": None, "lot_epsilon": None}, owner=owners)
+    return terms.replace(agreement={"lot": None, "lot_epsilon": None}, owner={"market": None, "lot": None})
 
 
 def lots(terms: Agreement) -> Agreement:
     """The same number of owners, each of one lot and an ε of 1: what lots are weighed by, whatever n and ε are stated."""
     lot = terms.agreement.lot or int(terms.records.min())
-    owners = [
-        {**table.model_dump(exclude_none=True, exclude={"market", "weight", "lot"}), "records": lot, "epsilon": 1.0}
-        for table in terms.owner_tables
-    ]
-    return terms.replace(agreement={"lot": None, "lot_epsilon": None}, owner=owners)
+    return unstated(terms).replace(owner={"records": lot, "epsilon": 1.0, "weight": None})
 
 
 def check(terms: Agreement) -> None:

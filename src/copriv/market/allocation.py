@@ -15,12 +15,11 @@ coalition can do what a part of it does, so that v is superadditive and Shapley 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import factorial
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from copriv.forecast.coalition_value import Consortium, coalitions
+from copriv.forecast.coalition_value import Consortium, coalitions, exact_shapley
 from copriv.formatting.cards import Shown
 from copriv.market.costs import PrivacyCosts
 from copriv.plan import NoiseCurve
@@ -113,13 +112,6 @@ def coalition_values(stated: Statements) -> tuple[Float[Array, " coalitions"], F
     return np.diagonal(saved).copy(), ε
 
 
-def allocation(stated: Statements) -> Float[Array, " owners"]:
-    """The efficient ε of each owner, 0 of those who do not answer; beyond EXACT_OWNERS, the best that is found."""
-    if stated.number > EXACT_OWNERS:
-        return _searched(stated, np.ones(stated.number, dtype=bool))[1]
-    return coalition_values(stated)[1]
-
-
 def shapley_shares(
     stated: Statements, seed: int = 0
 ) -> tuple[Float[Array, " owners"], Float[Array, " owners"], Float[Array, " owners"]]:
@@ -127,16 +119,10 @@ def shapley_shares(
 
     Exact up to EXACT_OWNERS owners.
     """
-    N = stated.number
-    if N > EXACT_OWNERS:
+    if stated.number > EXACT_OWNERS:
         return _by_orders(stated, seed)
-    every, (v, ε) = coalitions(N), coalition_values(stated)
-    size, values = every.sum(axis=1), np.empty(N)
-    share = np.array([factorial(k) * factorial(N - 1 - k) / factorial(N) for k in range(N)])
-    for i in range(N):
-        without = np.flatnonzero(~every[:, i])
-        values[i] = share[size[without]] @ (v[without + (1 << i)] - v[without])
-    return ε, values, np.zeros(N)
+    v, ε = coalition_values(stated)
+    return ε, exact_shapley(v), np.zeros(stated.number)
 
 
 def _searched(

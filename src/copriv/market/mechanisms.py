@@ -1,4 +1,4 @@
-"""The mechanisms of a market: fair or equal parts of the efficient allocation, one ε for all, and posted prices."""
+"""The mechanisms of a market: parts of the efficient allocation, one ε for all, posted prices, and an exchange of lots."""
 
 from dataclasses import dataclass
 
@@ -260,3 +260,49 @@ def _terms(
             if np.isfinite(asked) and offered >= asked and paying - k * of_all > best:
                 best, found = float(paying - k * of_all), (ε, 0.5 * (float(asked) + offered))
     return found
+
+
+def exchange(stated: Statements, lots: Float[Array, " owners"], epsilon: float) -> Outcome:
+    """The members of an exchange, and what it does for each owner.
+
+    Each member puts in one lot, a private answer from L_i records at ε, and gets the lots of all other members, which it
+    combines with its own exact records at home. Nobody pays. Owners that would lose by it are left out until there are none,
+
+        C ← {i in C: w_i·fall_i(C) ≥ c_i(κ_i ε)},    from all owners on,
+
+    with fall_i(C) the fall of ψ by the lots of the others in C. It is larger for more members, so that this ends at the largest
+    set of owners each of whom would rather be a member, and no statement does better for an owner than its true one
+    (docs/proofs/market.md).
+
+    lots: L_i, which owner i is publicly known to have. lots and epsilon are fixed before anybody states anything.
+    """
+    ε, joined = epsilon * stated.members.overlap, np.ones(stated.number, dtype=bool)
+    while True:
+        fall = falls(stated, lots, joined, epsilon)
+        stays = joined & (fall > 0) & (stated.worth * fall >= stated.costs.at(ε))
+        if (stays == joined).all():
+            break
+        joined = stays
+    spent, without = np.where(joined, ε, 0.0), stated.members.without_joining
+    gain, fitness = np.where(joined, stated.worth * fall, 0.0), np.where(joined, without - fall, without)
+    nothing = np.zeros(stated.number)
+    return Outcome("exchange", spent, fitness, gain, stated.costs.at(spent), nothing, nothing)
+
+
+def falls(
+    stated: Statements, lots: Float[Array, " owners"], joined: Bool[np.ndarray, " owners"], epsilon: float
+) -> Float[Array, " owners"]:
+    """Fall of ψ of each owner by the lots of the other members, combined with its own records at home."""
+    m, L = stated.members, lots[:, None]
+    certain = joined[:, None] / (m.information / L + m.spread + m.curve.slope / (L * epsilon) ** 2)  # owners, lines
+    own = 1.0 / (m.information / m.records[:, None] + m.spread)
+    mixed = (1.0 / (own + certain.sum(axis=0) - certain) + m.curve.fixed).min(axis=-1)
+    return np.asarray(np.maximum(without_others(stated, lots.sum() - lots) - mixed, 0.0))
+
+
+def even_epsilon(stated: Statements, lots: Float[Array, " owners"]) -> float:
+    """The ε at which the noise of all lots costs as much as that there are no more records: of public numbers alone."""
+    m, all_lots = stated.members, float(lots.sum())
+    levels = np.geomspace(1e-2, 1e2, 401)
+    noise = m.curve.at(len(lots) / (all_lots * levels) ** 2)
+    return float(levels[np.argmin(np.abs(np.log(np.maximum(noise, 1e-300) * all_lots / m.information)))])

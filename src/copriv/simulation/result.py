@@ -88,7 +88,7 @@ class RelativeFitness(Shown, Framed):
     @property
     def final(self) -> dict[str, float]:
         """25 %, 50 % and 75 % of runs at the end, and the mean."""
-        return {name: float(values[-1]) for name, values in self._series().items() if name != "k"}
+        return _summary(self.runs[:, -1])
 
     def quantile(self, probability: float) -> Float[Array, " recorded"]:
         """Quantile over runs."""
