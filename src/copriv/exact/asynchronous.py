@@ -274,10 +274,10 @@ def in_turns(
             f"owners: {owners.number:,} of {len(kinds.records):,} kinds can answer in more ways than an exact recursion can "
             "follow; simulate these terms instead"
         )
-    if isinstance(recursion, WithMemory):
-        cost = by_counts(d, counts, MemoryEvent(d, counts, recursion.step))
-    else:
-        cost = by_counts(d, counts, CopiesEvent(d, counts, recursion.step, recursion.learner_step))
+    event: CopiesEvent | MemoryEvent = MemoryEvent(d, counts, recursion.step)
+    if isinstance(recursion, WithCopies):
+        event = CopiesEvent(d, counts, recursion.step, recursion.learner_step)
+    cost = by_counts(d, counts, event)
     return np.pad(cost, (0, T + 1 - len(cost)), mode="edge")
 
 

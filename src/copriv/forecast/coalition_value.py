@@ -45,8 +45,6 @@ from copriv.types import Array
 
 EXACT_OWNERS = 12
 """Most owners for whom Shapley values and best subsets are exact, from all 4,096 coalitions."""
-SWAPS = 1_000_000
-"""Most pairs of owners whose exchange is tried at once in the search for the best coalition."""
 LEAST_EPSILON, MOST_EPSILON = 1e-4, 1e4
 """Range in which a break-even ε is searched for; where the lower end is enough, so is any ε."""
 
@@ -276,7 +274,7 @@ class Consortium(Shown):
             return np.asarray(members + change[k] * (np.arange(len(members)) == i))
         outside = np.flatnonzero(members < self.number)
         inside = np.flatnonzero(members > 0)
-        for i in inside[: SWAPS // max(len(outside), 1)] if len(outside) else ():
+        for i in inside[: 1_000_000 // max(len(outside), 1)] if len(outside) else ():  # a million pairs at most
             swapped = self.priced(*(total - each[i] + each[outside] for total, each in zip(now, sums, strict=True)))
             if swapped.min() < enough:
                 members = members.copy()
@@ -301,7 +299,7 @@ class Consortium(Shown):
         asked = self._joined(self._asked_of_others, (self.overlap / epsilon) ** 2)
         return self._everybody(asked)
 
-    def _with_all_at(self, epsilon: Float[Array, "*many"]) -> Float[Array, "*many"]:
+    def with_all_at(self, epsilon: Float[Array, "*many"]) -> Float[Array, "*many"]:
         """ψ of all owners when each of them has this ε."""
         several = self.number if self.uncounted is None else 1.0
         return self._everybody(self._joined.reduce(several * self.overlap**2) / epsilon**2)
@@ -333,11 +331,11 @@ class Consortium(Shown):
 
     def break_evens_for_all(self, targets: Float[Array, " owners"]) -> list[float | None]:
         """`break_even_for_all` for each owner's target."""
-        return smallest_of_each(lambda ε: self._with_all_at(ε) < targets, len(self.records))
+        return smallest_of_each(lambda ε: self.with_all_at(ε) < targets, len(self.records))
 
     def epsilon_for(self, target: float) -> float | None:
         """The smallest ε of all owners at which ψ ≤ target; None where there is none."""
-        return smallest(lambda ε: bool(self._with_all_at(np.array([ε]))[0] <= target), 1e-6, 1e6)
+        return smallest(lambda ε: bool(self.with_all_at(np.array([ε]))[0] <= target), 1e-6, 1e6)
 
     def owners_for(self, target: float, records: float, epsilon: float, most: int = 10**6) -> int | None:
         """The smallest number of equal owners of these records and ε with ψ ≤ target; None where `most` are too few."""

@@ -114,10 +114,14 @@ def owners_of(
     weights = members.best_weights()
     shapley, error = shapley_values(members)
     tables, models = agreement.owner_tables, {}
-    of, all_sizes = [], len(agreement.owner_tables) <= ALL_SIZES
+    of: list[_Models] = []
     for i, owner in enumerate(tables):
-        kind = i if judged.known else owner.records if all_sizes else round(100.0 * np.log(owner.records))
-        if kind not in models:  # what an owner has without joining depends on its size alone
+        kind = owner.records  # what an owner has without joining depends on its size alone
+        if judged.known:
+            kind = i
+        elif len(tables) > 256:  # those whose records differ by 1 % or less share an assessment
+            kind = round(100.0 * np.log(owner.records))
+        if kind not in models:
             models[kind] = _Models.of(judged, recommended, i, asked)
         of.append(models[kind])
     usual = np.array([one.usual for one in of])
@@ -164,10 +168,6 @@ def owners_of(
     )
 
 
-ALL_SIZES = 256
-"""Most tables whose owners' own models are all assessed; of more, those whose records differ by 1 % or less share one."""
-
-
 @dataclass(frozen=True)
 class _Models:
     """What joining means for an owner whatever its ε: the models that it has, and what they cost."""
@@ -207,21 +207,12 @@ class _Models:
         return cls(usual, ends, enough, fields)
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
-    """The budget of each owner for a record, and the noise that follows."""
-
-    epsilon: Float[Array, " owners"]
-    """ε′_i: over the holders of one record they add up to at most the largest of their ε_i."""
-    noise: float
-    """Σ a_i/ε′_i² relative to that of ε_i/κ_i; at most 1."""
-
-
 def best_split(
     price: Float[Array, " owners"], epsilon: Float[Array, " owners"], overlap: Int[Whole, " owners"]
-) -> Split:
+) -> tuple[Float[Array, " owners"], float]:
     """The best split of a record's budget among the owners that hold it, in place of ε_i/κ_i each.
 
+    Returns each owner's budget ε′_i for a record, and the noise Σ a_i/ε′_i² relative to that of ε_i/κ_i, at most 1.
     price: a_i = (w_i/n_i)²; epsilon: ε_i; overlap: κ_i, the most holders of a record. A record that κ owners hold is answered
     for by all of them, and what they spend on it adds up (S, after Assumption 1). With ε_i/κ each, a person whose record stands
     with owners S loses at most (1/κ) Σ_S ε_i ≤ max_S ε_i: the largest promise among those who hold it. Any ε′ keeps the same
@@ -239,7 +230,7 @@ def best_split(
     plain = ε / κ
     best = float(np.sum(a / plain**2))
     if (κ <= 1).all():
-        return Split(plain, 1.0)
+        return plain, 1.0
     A, b, x = np.eye(len(ε)), ε, plain
     for _ in range(50):
         # In units of ε_i/κ_i and of its noise: the solver needs numbers near 1.
@@ -264,9 +255,7 @@ def best_split(
         A, b = np.vstack([A, sets[broken]]), np.append(b, ε[broken])
     x = x / max(1.0, max(float(_holders(x, ε, κ, i) @ x / ε[i]) for i in range(len(ε))))
     noise = float(np.sum(a / x**2)) / best
-    if noise >= 1.0:
-        return Split(plain, 1.0)
-    return Split(x, noise)
+    return (plain, 1.0) if noise >= 1.0 else (x, noise)
 
 
 def split_of(agreement: Agreement, curve: NoiseCurve) -> dict[str, Any] | None:
@@ -275,11 +264,11 @@ def split_of(agreement: Agreement, curve: NoiseCurve) -> dict[str, Any] | None:
     if (κ <= 1).all() or len(κ) > 100 or agreement.summed:
         return None
     price = (agreement.weights / agreement.records) ** 2
-    found, ν = best_split(price, agreement.epsilons, κ), float(np.sum(price * (κ / agreement.epsilons) ** 2))
+    (ε, noise), ν = best_split(price, agreement.epsilons, κ), float(np.sum(price * (κ / agreement.epsilons) ** 2))
     return {
-        "epsilon": found.epsilon.tolist(),
-        "noise": found.noise,
-        "relative_fitness": float(curve.at(ν * found.noise)),
+        "epsilon": ε.tolist(),
+        "noise": noise,
+        "relative_fitness": float(curve.at(ν * noise)),
         "relative_fitness_as_agreed": float(curve.at(ν)),
     }
 

@@ -123,12 +123,8 @@ class AfterPilot:
     def decided(cls, agreement: Agreement, before: PublicSample, after: Forecast) -> "AfterPilot":
         """What follows by a forecast after the pilot."""
         if all(owner.verdict == "no" for owner in after.owners):
-            return cls(
-                before,
-                after,
-                None,
-                "by the pilot's answers joining pays for nobody, and the rest of the budget is kept",
-            )
+            kept = "by the pilot's answers joining pays for nobody, and the rest of the budget is kept"
+            return cls(before, after, None, kept)
         chosen = chosen_by(agreement, after.recommended.agreement)
         return cls(before, after, chosen, "by the pilot's answers joining pays, or it is open for whom")
 

@@ -31,10 +31,6 @@ from copriv.types import Array
 
 SHARES = (0.05, 0.1, 0.2, 0.3)
 """Shares of ε that are compared."""
-NEARLY = 0.9
-"""The smallest share that settles so much of what the best one settles is recommended."""
-LITTLE = 0.1
-"""A pilot that settles a smaller share of the open verdicts is not recommended."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +129,7 @@ def pilot_outlook(
         found.append(PilotAt(one, cost, tuple(settles), taken, float(still @ settles)))
     gains = {one.share: one.expected for one in found if one.share in SHARES}
     most, recommended = max(gains.values()), 0.0
-    if still.sum() and most >= LITTLE * still.sum():
-        recommended = min(one for one, gain in gains.items() if gain >= NEARLY * most)
+    # The smallest share that settles nine tenths of what the best one does, if that is a tenth of the open verdicts.
+    if still.sum() and most >= 0.1 * still.sum():
+        recommended = min(one for one, gain in gains.items() if gain >= 0.9 * most)
     return PilotOutlook(share, recommended, int(still.sum()), tuple(found))

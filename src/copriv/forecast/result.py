@@ -26,7 +26,7 @@ from copriv.forecast.generalisation import Generalisation
 from copriv.forecast.owner_forecast import OwnerForecast, split_of
 from copriv.forecast.pilot_outlook import PilotOutlook
 from copriv.forecast.rare_records import Unseen
-from copriv.formatting.cards import Columns, Drawn, Framed, Shown, above, columns_of
+from copriv.formatting.cards import Columns, Drawn, Framed, Shown, columns_of, in_words
 from copriv.formatting.numbers import json_ready, mapping
 from copriv.formatting.sanitize import reason
 from copriv.model.objective import Optimum, Regularizer
@@ -146,12 +146,9 @@ class Forecast(Shown, Framed, Drawn):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Why the numbers, or the agreed terms, are not private; empty where both are."""
-        piloted, found = self.kind == "after the pilot", []
-        if piloted:
-            found.append(PILOT_SIMULATED)
-        if self.agreed.agreement.model.gradient_bound_assumed if piloted else not self.agreed.private:
-            found.append(f"the agreed terms are {NOT_PRIVATE}")
-        return tuple(found)
+        assumed = self.agreed.agreement.model.gradient_bound_assumed
+        piloted = (PILOT_SIMULATED,) * (self.kind == "after the pilot")
+        return (*piloted, *(f"the agreed terms are {NOT_PRIVATE}",) * assumed)
 
     def error(self, psi: float) -> float | None:
         """The typical error of predictions on everybody's records, of a model of this ψ: √(f − g(θ*)), in the target's unit.
@@ -225,9 +222,8 @@ class Forecast(Shown, Framed, Drawn):
     @property
     def caution_of_plan(self) -> Caution | None:
         """The plan's choice under unknown heterogeneity, where that choice is recommended."""
-        if self.recommended.agreement != self.plan.agreement:
-            return None
-        caution: Caution | None = self.plan.caution
+        chosen = self.recommended.agreement == self.plan.agreement
+        caution: Caution | None = self.plan.caution if chosen else None
         return caution
 
     @property
@@ -291,11 +287,21 @@ class Forecast(Shown, Framed, Drawn):
         owners = zip(self.problem.terms.owner, self.problem.stratum_of_owner, strict=True)
         return tuple(owner.name for owner, place in owners if place is None)
 
-    @property
-    def caution(self) -> str | None:
-        """A warning where the band is wide, or where outliers could cost more; else None."""
-        said: str | None = above("copriv.display.verdict:caution")(self)
-        return said
+    assumption = in_words(
+        "copriv.display.verdict:assumption", "The assumption about the public rows, and the evidence against it."
+    )
+    caution = in_words(
+        "copriv.display.verdict:caution",
+        "A warning where the band is wide, or where outliers could cost more; else None.",
+    )
+    pilot_in_words = in_words(
+        "copriv.display.verdict:pilot",
+        "A sentence on what a pilot would tell and cost; None where no verdict is open and no pilot is agreed.",
+    )
+    verdict = in_words("copriv.display.verdict:of_forecast", "A few sentences for the people who decide.")
+    with_sum_in_words = in_words(
+        "copriv.display.verdict:with_sum", "A sentence on what the sum alone would cost; None where `with_sum` is."
+    )
 
     @cached_property
     def duration(self) -> float | None:
@@ -310,28 +316,6 @@ class Forecast(Shown, Framed, Drawn):
         drawn = (events_of(terms, participants, None, np.random.default_rng(one)) for one in streams)
         return float(np.mean([one.time[-1] for one in drawn]))
 
-    @property
-    def assumption(self) -> str:
-        """The assumption about the public rows, and the evidence against it."""
-        return str(above("copriv.display.verdict:assumption")(self))
-
-    @property
-    def with_sum_in_words(self) -> str | None:
-        """A sentence on what the sum alone would cost; None where `with_sum` is."""
-        said: str | None = above("copriv.display.verdict:with_sum")(self)
-        return said
-
-    @property
-    def pilot_in_words(self) -> str | None:
-        """A sentence on what a pilot would tell and cost; None where no verdict is open and no pilot is agreed."""
-        said: str | None = above("copriv.display.verdict:pilot")(self)
-        return said
-
-    @property
-    def verdict(self) -> str:
-        """A few sentences for the people who decide."""
-        return str(above("copriv.display.verdict:of_forecast")(self))
-
     def shown(self, bound: Bound) -> float:
         """A bound on the cost as one on ψ; a bound on the parameters in their own unit."""
         if bound.quantity == "cost":
@@ -339,19 +323,18 @@ class Forecast(Shown, Framed, Drawn):
         return bound.value
 
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
-        return {"owners": self._owners_columns, "curves": self._curves_columns}
-
-    def _owners_columns(self) -> Columns:
         nested = ("own", "on_own", "on_all")
-        return columns_of(self.owners, [field.name for field in fields(OwnerForecast) if field.name not in nested])
-
-    def _curves_columns(self) -> Columns:
+        names = [field.name for field in fields(OwnerForecast) if field.name not in nested]
         both = [
-            (name, one.relative_fitness) for name, one in (("agreed", self.agreed), ("recommended", self.recommended))
+            ("agreed", self.agreed.relative_fitness.columns),
+            ("recommended", self.recommended.relative_fitness.columns),
         ]
-        columns: dict[str, Any] = {"terms": [name for name, ψ in both for _ in ψ.k]}
-        return columns | {
-            name: np.concatenate([getattr(ψ, name) for _, ψ in both]) for name in ("k", "mean", "median", "low", "high")
+        return {
+            "owners": lambda: columns_of(self.owners, names),
+            "curves": lambda: {
+                "terms": [name for name, curve in both for _ in curve["k"]],
+                **{key: np.concatenate([curve[key] for _, curve in both]) for key in both[0][1]},
+            },
         }
 
     def to_dict(self) -> dict[str, Any]:

@@ -132,6 +132,11 @@ def above(where: str) -> Callable[..., Any]:
     return function
 
 
+def in_words(where: str, doc: str) -> Any:
+    """A property in words: what the function at "module:name" of `copriv.display` says of the value."""
+    return property(lambda self: above(where)(self), doc=doc)
+
+
 class Shown:
     """A value that is printed, and displayed in notebooks, as a card."""
 

@@ -189,19 +189,24 @@ def better_by(
     stated: Statements, buyers: Int[np.ndarray, " buyers"], lots: Int[np.ndarray, " many"], epsilon: float, lot: float
 ) -> Float[Array, "many buyers"]:
     """Fall of ψ of each buyer by so many lots (1 or more), combined with its own records at home."""
-    m, k = stated.members, lots[:, None, None]
-    own = m.information / m.records[buyers][:, None] + m.spread
-    bought = (m.information / lot + m.spread + m.curve.slope / (lot * epsilon) ** 2) / k
-    mixed = (own * bought / (own + bought) + m.curve.fixed).min(axis=-1)
-    others = np.full(stated.number, (stated.number - 1.0) * lot)
-    return np.asarray(np.maximum(without_others(stated, others)[buyers] - mixed, 0.0))
+    m, N = stated.members, stated.number
+    bought = lots[:, None, None] / (m.information / lot + m.spread + m.curve.slope / (lot * epsilon) ** 2)
+    return _fall(stated, bought, np.full(N, (N - 1.0) * lot))[:, buyers]
 
 
-def without_others(stated: Statements, others: Float[Array, " owners"]) -> Float[Array, " owners"]:
-    """ψ without a market, on the scale of lots: without the parts that others' n decide, which are `others` all together."""
+def _fall(
+    stated: Statements, others: Float[Array, "*some lines"], records: Float[Array, " owners"]
+) -> Float[Array, "*many owners"]:
+    """Fall of ψ of each owner that combines others' lots with its own exact records at home.
+
+    others: inverse variance of the others' lots, at each line of the noise curve. records: of the others, all together; what
+    an owner has without a market is on the scale of lots, without the parts that others' n decide.
+    """
     m, v = stated.members, stated.members.records / stated.members.total
-    most = m.records / (m.records + others)
-    return np.asarray(m.without_joining + m.information / m.total - m.spread * (float(v @ v) + 2.0 * (most - v)))
+    own = 1.0 / (m.information / m.records[:, None] + m.spread)
+    most = m.records / (m.records + records)
+    without = m.without_joining + m.information / m.total - m.spread * (float(v @ v) + 2.0 * (most - v))
+    return np.asarray(np.maximum(without - (1.0 / (own + others) + m.curve.fixed).min(axis=-1), 0.0))
 
 
 def payers(values: Float[Array, " buyers"], outlay: float) -> Bool[np.ndarray, " buyers"]:
@@ -295,9 +300,7 @@ def falls(
     """Fall of ψ of each owner by the lots of the other members, combined with its own records at home."""
     m, L = stated.members, lots[:, None]
     certain = joined[:, None] / (m.information / L + m.spread + m.curve.slope / (L * epsilon) ** 2)  # owners, lines
-    own = 1.0 / (m.information / m.records[:, None] + m.spread)
-    mixed = (1.0 / (own + certain.sum(axis=0) - certain) + m.curve.fixed).min(axis=-1)
-    return np.asarray(np.maximum(without_others(stated, lots.sum() - lots) - mixed, 0.0))
+    return _fall(stated, certain.sum(axis=0) - certain, lots.sum() - lots)
 
 
 def even_epsilon(stated: Statements, lots: Float[Array, " owners"]) -> float:

@@ -133,11 +133,9 @@ def ways_of(agreement: Agreement) -> tuple[Way, ...]:
 def answers_of(agreement: Agreement, way: Way) -> Sequence[int]:
     """Candidates for the number of answers of each owner."""
     terms = agreement.agreement
-    if terms.answers is not None:
-        return (agreement.answers,)
-    if terms.step != "auto" and way.together:
+    if terms.answers is None and terms.step != "auto" and way.together:
         return (agreement.queries,)
-    if terms.step != "auto":
+    if terms.answers is not None or terms.step != "auto":
         return (agreement.answers,)
     return [m + agreement.attempts for m in ANSWERS if m <= max(terms.horizon - way.together - agreement.attempts, 1)]
 

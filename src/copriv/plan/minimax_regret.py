@@ -81,9 +81,8 @@ def cautious(sample: PublicSample, found: Plan, heterogeneity: Heterogeneity, se
     cost = np.array([_cost_at_levels(sample, heterogeneity, seed, choice) for choice in short])
     chosen = int(np.argmin(_regret(cost).max(axis=1)))
     caution = Caution(heterogeneity, levels, short, cost, chosen, found.choice)
-    choice, seconds = short[chosen], found.seconds + time.perf_counter() - begun
-    runner_up = next((one for one in found.measured if one.kind != choice.kind), None)
-    return replace(found, choice=choice, runner_up=runner_up, caution=caution, seconds=seconds)
+    seconds = found.seconds + time.perf_counter() - begun
+    return replace(found, choice=short[chosen], caution=caution, seconds=seconds)
 
 
 def _regret(cost: Float[Array, "choices levels"]) -> Float[Array, "choices levels"]:
@@ -92,7 +91,7 @@ def _regret(cost: Float[Array, "choices levels"]) -> Float[Array, "choices level
 
 
 def _best_of_each_kind(measured: Sequence[Choice]) -> tuple[Choice, ...]:
-    """The best setting of each mechanism and rule, then the next best of other kinds; eight in all."""
+    """The best setting of each mechanism and rule, then the best of each other kind; at most eight."""
     short: dict[object, Choice] = {}
     for choice in measured:
         terms = choice.agreement.agreement

@@ -202,14 +202,6 @@ def after_pilots(sample: DeclaredSample, worlds: Sequence[World], mechanism: Mec
     return found
 
 
-def _staying(agreement: Agreement, sample: DeclaredSample) -> Agreement:
-    """The run that stays at the mean of targets that the pilot told, or at its start."""
-    start = list(agreement.agreement.start or ())
-    if agreement.model.intercept and isinstance(sample.tables.schema.target, Number):
-        start[-1] = sample.tables.mean
-    return agreement.replace(agreement={"start": start, "step": STAYS})
-
-
 def _terms(agreement: Agreement, one: Candidate, start: Array, model: Mapping[str, Any]) -> Agreement:
     made = agreement.replace(
         agreement={
@@ -272,8 +264,11 @@ def plan_declared(sample: PublicSample, runs: int = 40, seed: int = 0) -> Plan:
     ranked, made = [], list[Agreement]()
     for one in [None] if known is None else [known.by_less(times, terms.model.intercept) for times in CAUTIONS]:
         made += [agreement for _, agreement in offers(free, TIGHTER, piloted, one, only)]
-    if known is not None:
-        made.append(_staying(made[0], sample))
+    if known is not None:  # the run that stays at the mean of targets that the pilot told, or at its start
+        start = list(made[0].agreement.start or ())
+        if terms.model.intercept and isinstance(sample.tables.schema.target, Number):
+            start[-1] = sample.tables.mean
+        made.append(made[0].replace(agreement={"start": start, "step": STAYS}))
     tried = {agreement.fingerprint: agreement for agreement in made}
     if sample.awaits_pilot:  # of each mechanism, which alone is fixed before it, the terms of the least expected cost
         tried = {agreement.agreement.mechanism: agreement for agreement in reversed(made)}
@@ -295,6 +290,4 @@ def plan_declared(sample: PublicSample, runs: int = 40, seed: int = 0) -> Plan:
     noise, cost = np.array([ν / times**2 for times in TIMES]), np.array(costs)
     slope = np.append(np.diff(cost) / np.diff(noise), 0.0)
     fixed = np.append(cost[:-1] - slope[:-1] * noise[:-1], np.median(nothing))
-    choices = tuple(choice for _, choice in ranked)
-    runner_up = next((choice for choice in choices if choice.kind != choices[0].kind), None)
-    return Plan(choices[0], runner_up, choices, {}, (fixed, slope), time.perf_counter() - begun)
+    return Plan(ranked[0][1], tuple(choice for _, choice in ranked), {}, (fixed, slope), time.perf_counter() - begun)

@@ -10,7 +10,6 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from copriv.agreement import Agreement
 from copriv.agreement.data_terms import schema_of
 from copriv.data.declared_tables import DeclaredTables, NoisyShares
 from copriv.errors import NotCertified
@@ -70,12 +69,13 @@ class DeclaredSample(PublicSample):
     @cached_property
     def tables(self) -> DeclaredTables:
         """The law of tables."""
-        law, known = tables_of(self.problem.terms), self.measured
+        schema, known = schema_of(self.problem.terms, None), self.measured
+        assert schema is not None
         if known is None:
-            return law
+            return DeclaredTables(schema)
         middle, half = target_range(self.problem.terms)
         found = known.noisy[:BINS], known.noisy[BINS:], middle + half * EDGES
-        return replace(law, measured=NoisyShares(*found, np.sqrt(2.0) * known.noise))
+        return DeclaredTables(schema, measured=NoisyShares(*found, np.sqrt(2.0) * known.noise))
 
     def _draw(self, seed: tuple[int, ...]) -> World | None:
         n, p = int(self.problem.terms.records.sum()), self.problem.n_parameters
@@ -89,13 +89,6 @@ class DeclaredSample(PublicSample):
             if (optimum := pool.fitness.minimum(np.zeros(p))).value > nothing_left(pool):
                 return World(replace(pool, known_optimum=optimum), seed)
         return None
-
-
-def tables_of(agreement: Agreement) -> DeclaredTables:
-    """The law of tables of an agreement with declared columns."""
-    schema = schema_of(agreement, None)
-    assert schema is not None
-    return DeclaredTables(schema)
 
 
 def sample_of(problem: Problem, share: float = 0.0) -> PublicSample:

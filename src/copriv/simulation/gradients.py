@@ -278,9 +278,8 @@ class _Guarded:
         self.suspects: Pass | None = None
 
     def excess(self, theta: Float[Array, "runs p"]) -> tuple[Float[Array, "runs p"], float]:
-        """Change that clipping makes to Σ w ∇ℓ at each θ, and the number of units clipped."""
-        if self.suspects is None:
-            return np.zeros_like(theta), 0.0
+        """Change that clipping makes to Σ w ∇ℓ at each θ, and the number of units clipped, where there are suspects."""
+        assert self.suspects is not None
         return self.suspects.gradients(theta, self._bound, excess_only=True)
 
     def _distance(self, theta: Array, centre: Array) -> float:

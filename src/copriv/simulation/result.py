@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 
 from copriv.agreement.agreement import WORTHWHILE
 from copriv.errors import InvalidInput
-from copriv.formatting.cards import Columns, Drawn, Framed, Shown, above, columns_of
+from copriv.formatting.cards import Columns, Drawn, Framed, Shown, columns_of, in_words
 from copriv.formatting.numbers import mapping
 from copriv.problem.verdict import Asked, Goal, OwnerVerdict, Verdict, verdict_of
 from copriv.simulation.own_records import OwnOutcome
@@ -238,9 +238,7 @@ class Simulation(Shown, Framed, Drawn):
 
     def on_own(self, owner: OwnerOutcome) -> OwnerVerdict | None:
         """Whether joining pays on the owner's own held-out records; None where they were not judged."""
-        if owner.own is None:
-            return None
-        return owner.own.verdict
+        return None if owner.own is None else owner.own.verdict
 
     def on_all(self, owner: OwnerOutcome) -> OwnerVerdict | None:
         """Whether joining pays on everybody's records; None where the owner's own model was not fitted."""
@@ -252,10 +250,10 @@ class Simulation(Shown, Framed, Drawn):
             ψ = self.graph.relative_fitness[:, [one.name for one in self.owners].index(owner.name)]
         return verdict_of(np.full_like(ψ, without), {"common": ψ}, Asked.of("common", self.worthwhile))
 
-    @property
-    def verdict(self) -> str:
-        """A few sentences: for whom joining pays on the records that the agreement's goal names, and by how much."""
-        return str(above("copriv.display.verdict:of_simulation")(self))
+    verdict = in_words(
+        "copriv.display.verdict:of_simulation",
+        "A few sentences: for whom joining pays on the records that the agreement's goal names, and by how much.",
+    )
 
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
         names = ("name", "records", "epsilon", "answers", "noise_scale", "alone")
