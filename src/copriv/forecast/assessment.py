@@ -195,7 +195,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Robustness:
-    """What it costs to bear owners that lie (`agreement.robust`), where nobody does."""
+    """Cost of an aggregation that is robust against lying owners (`agreement.robust`), where no owner lies."""
 
     liars: int
     """f."""
@@ -230,7 +230,7 @@ class Robustness:
 
 @dataclass(frozen=True)
 class CostOfGraph:
-    """What it costs that owners on a graph hear their neighbours alone (`agreement.graph`)."""
+    """Cost of a run in which owners exchange vectors with their neighbours on a graph only (`agreement.graph`)."""
 
     spectral_gap: float
     """The least share of the owners' disagreement that the exchanges of a round remove."""
@@ -272,7 +272,7 @@ class CostOfGraph:
 
 @dataclass(frozen=True, eq=False)
 class WithSum:
-    """What it would cost if the learner saw only the sum of the owners' answers (`aggregation = "sum"`)."""
+    """Cost if the learner saw only the sum of the owners' answers (`aggregation = "sum"`)."""
 
     assessment: Assessment
     """Of the best terms found, in the worlds of the forecast."""

@@ -1,7 +1,7 @@
 """Value of coalitions: what an owner gains and contributes, from the noise curve and the public sample alone.
 
-A coalition C with weights w trains, at its own best setting, a model whose expected fitness on all owners' records is
-off the best by (in ψ)
+A coalition C with weights w trains, at its own best setting, a model whose expected fitness on all owners' records exceeds
+the least one by (in ψ)
 
     cost(C, w)  =  κ(Σ w_i²/n_i − 1/n)   sampling error
                 +  curve(ν(w))           cost of privacy at its best setting, ν = Σ w_i² κ_i²/(n_i ε_i)²
@@ -145,7 +145,7 @@ class Consortium(Shown):
 
     @property
     def _joined(self) -> np.ufunc:
-        """How (κ_i/ε_i)² of a coalition's members make the number that its noise follows from."""
+        """Ufunc that combines (κ_i/ε_i)² over a coalition: the sum, or the maximum where only the sum of answers is seen."""
         return np.add if self.uncounted is None else np.maximum
 
     @cached_property

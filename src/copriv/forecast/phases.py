@@ -84,10 +84,10 @@ def rounded(number: float) -> float:
 
 @dataclass(frozen=True)
 class AfterPilot:
-    """What a pilot's answers told, and what follows."""
+    """Forecast and decision after a pilot, from the owners' answers to it."""
 
     before: PublicSample
-    """What was known before it."""
+    """Public sample before the pilot."""
     after: Forecast
     chosen: Mapping[str, Any] | None
     """The terms of the run, by key (`Agreement.chosen_run`); None: joining pays for nobody, and the budget's rest is kept."""
@@ -121,7 +121,7 @@ class AfterPilot:
 
     @classmethod
     def decided(cls, agreement: Agreement, before: PublicSample, after: Forecast) -> "AfterPilot":
-        """What follows by a forecast after the pilot."""
+        """Decide by a forecast after the pilot: the terms of the run, or that it stops."""
         if all(owner.verdict == "no" for owner in after.owners):
             kept = "by the pilot's answers joining pays for nobody, and the rest of the budget is kept"
             return cls(before, after, None, kept)
@@ -130,7 +130,7 @@ class AfterPilot:
 
     @one_thread()
     def said(self) -> dict[str, Any]:
-        """What the pilot told, in short: ψ of the run and each owner's verdict, before it and after."""
+        """Summarise what the pilot changed: ψ of the run and each owner's verdict, before it and after."""
 
         def short(found: Forecast) -> dict[str, Any]:
             owners = {one.name: {"verdict": one.verdict, "probability": one.probability} for one in found.owners}
@@ -144,7 +144,7 @@ class AfterPilot:
         return told
 
     def cost_of(self, agreement: Agreement, chosen: Mapping[str, Any]) -> float:
-        """How much more the chosen terms cost than the plan that is computed here, as a share of it, over the same runs."""
+        """Relative excess of E ψ of the chosen terms over that of the plan that is computed here, over the same runs."""
         sample, options = self.after.problem, self.after.options
         found = assess(
             sample.under(agreement.chosen_run(chosen)), AS_AGREED, options["runs"], options["seed"], self.after.worlds

@@ -58,7 +58,10 @@ def pilot_terms(sample: PublicSample, agreement: Agreement) -> Agreement:
 
 
 def told_by(sample: PublicSample, agreed: Agreement, answers: Float[Array, "seen answer"]) -> PilotAnswers:
-    """What the owners' answers to a pilot (`pilot_terms`) tell, or their weighted mean, where that alone is seen."""
+    """Estimate the common model, and each owner's deviation from it where single answers are seen, from a pilot's answers.
+
+    answers: of all owners to a pilot (`pilot_terms`), or their weighted mean where only the sum is seen.
+    """
     problem, r, p = sample.problem, sample.records, sample.problem.n_parameters
     numbers = PilotNumbers.agreed(agreed, p)
     start, Ξ, w, share = np.array(agreed.agreement.start), numbers.bound, agreed.weights, r.weight / r.total
@@ -102,9 +105,9 @@ KEPT = 0.5
 
 
 def noise_foreseen(sample: PublicSample, agreed: Agreement, times: float = 1.0) -> Float[Array, " tables"]:
-    """Variance of the noise in each number that a pilot tells of an owner's deviation, of an owner of each table.
+    """Noise variance of a pilot's estimate of an owner's deviation, for an owner of each table.
 
-    The harmonic mean over the coordinates. agreed: of `pilot_terms`. times: factor of the answers' noise.
+    It is the harmonic mean over the coordinates. agreed: of `pilot_terms`. times: factor of the answers' noise.
     """
     numbers, tables = PilotNumbers.agreed(agreed, sample.problem.n_parameters), agreed.owner_tables
     s = scipy.linalg.eigvalsh(np.linalg.inv(numbers.root @ numbers.root), sample.hessian)

@@ -101,7 +101,7 @@ class Forecast(Shown, Framed, Drawn):
     optimum: float
     """f(θ*) on the public rows; ψ times it is the cost, which bounds are on. NaN without public rows."""
     everybody: Optimum | None
-    """The best model on public rows that weigh as the records of their owners do, where they name these; None without any."""
+    """Optimum on public rows, weighted by their owners' numbers of records where strata name these; None without rows."""
     owners: tuple[OwnerForecast, ...]
     consortium: Consortium
     best_subset: float

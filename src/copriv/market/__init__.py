@@ -206,7 +206,7 @@ def unstated(terms: Agreement) -> Agreement:
 
 
 def lots(terms: Agreement) -> Agreement:
-    """The same number of owners, each of one lot and an ε of 1: what lots are weighed by, whatever n and ε are stated."""
+    """Agreement of as many owners with one lot each and ε = 1: its forecast prices lots whatever n and ε are stated."""
     lot = terms.agreement.lot or int(terms.records.min())
     return unstated(terms).replace(owner={"records": lot, "epsilon": 1.0, "weight": None})
 

@@ -35,7 +35,7 @@ LINES = 32
 
 @dataclass(frozen=True, eq=False)
 class Statements(Shown):
-    """What owners state, and the closed forms of the forecast by which it is weighed."""
+    """The owners' statements, with the closed forms of the forecast that value them."""
 
     members: Consortium
     """Records, overlaps and the *most* ε of each owner, with the cost of any coalition; one entry an owner."""

@@ -13,7 +13,7 @@ from copriv.types import Array
 
 @dataclass(frozen=True, eq=False)
 class Outcome(Shown):
-    """What a market does: who answers at which ε, who uses a model, and what everybody gets or pays."""
+    """Outcome of a mechanism: each owner's ε, the model that it uses, and what it is paid."""
 
     mechanism: str
     """A name of `copriv.market.MECHANISMS`."""
@@ -109,7 +109,7 @@ def common(stated: Statements) -> Outcome:
 def _nets(
     stated: Statements, joined: Bool[np.ndarray, "*many owners"], epsilon: float | Array
 ) -> Float[Array, "*many owners"]:
-    """What joining at this ε gives each member of each set, 0 for others; minus infinity for who may not spend it."""
+    """Net gain of each member of each set by joining at this ε, 0 for others; −infinity for owners that may not spend it."""
     ε = joined * epsilon
     with np.errstate(invalid="ignore"):
         gains = np.where(joined.sum(axis=-1) > 1, 1.0, 0.0)[..., None] * stated.gains(stated.fitness(ε))
@@ -117,9 +117,10 @@ def _nets(
 
 
 def _settled(stated: Statements, epsilon: float) -> Bool[np.ndarray, " owners"]:
-    """Who joins: from all on, the one who loses most leaves, until nobody would; then whoever would gain by joining does.
+    """Find an equilibrium of joiners by best responses, from all owners on.
 
-    Nobody where that comes to no end, which sets of owners who drive each other out could make of it.
+    The owner that loses most leaves, until none loses; then the one that would gain most joins. Returns nobody where this does
+    not converge within 4N moves.
     """
     N, joined = stated.number, np.ones(stated.number, dtype=bool)
     for _ in range(4 * N):
@@ -137,7 +138,7 @@ def _settled(stated: Statements, epsilon: float) -> Bool[np.ndarray, " owners"]:
 
 @dataclass(frozen=True, eq=False)
 class Trade(Shown):
-    """What one group sells to another, on the terms of the third."""
+    """One trade between two groups of owners, on terms that follow from the statements of the third."""
 
     epsilon: float
     price: float
@@ -226,7 +227,7 @@ def _trade(
     buyers: Int[np.ndarray, " buyers"],
     third: Int[np.ndarray, " third"],
 ) -> Trade:
-    """What these sellers give these buyers, on the terms of the third group."""
+    """Trade of these sellers and buyers, on the terms of the third group."""
     terms = _terms(stated, lot, third, len(sellers), len(buyers))
     if terms is not None:
         ε, price = terms
@@ -268,7 +269,7 @@ def _terms(
 
 
 def exchange(stated: Statements, lots: Float[Array, " owners"], epsilon: float) -> Outcome:
-    """The members of an exchange, and what it does for each owner.
+    """Members of an exchange of lots at one ε, and each owner's gain and cost.
 
     Each member puts in one lot, a private answer from L_i records at ε, and gets the lots of all other members, which it
     combines with its own exact records at home. Nobody pays. Owners that would lose by it are left out until there are none,
@@ -304,7 +305,7 @@ def falls(
 
 
 def even_epsilon(stated: Statements, lots: Float[Array, " owners"]) -> float:
-    """The ε at which the noise of all lots costs as much as that there are no more records: of public numbers alone."""
+    """ε at which the noise of all lots costs as much as their sampling error; from public numbers alone."""
     m, all_lots = stated.members, float(lots.sum())
     levels = np.geomspace(1e-2, 1e2, 401)
     noise = m.curve.at(len(lots) / (all_lots * levels) ** 2)

@@ -60,7 +60,7 @@ def opted_for_delta(agreement: Agreement) -> bool:
 
 
 def sums_of(agreement: Agreement, way: Way, size: int | None) -> tuple[tuple[int, ...], ...]:
-    """Owners that are seen as a sum only, in this way and with groups of this size; none where each answer is seen."""
+    """Groups of owners whose answers the learner sees as a sum only, by their size; none where it sees each answer."""
     if not agreement.summed:
         return ()
     return agreement.members_of(

@@ -43,14 +43,14 @@ class Candidate:
     """A mechanism and its setting."""
 
     gap: float
-    """What is expected to be left between the best model, 0, and a model of 0, 1."""
+    """Expected fitness on a scale where the best model is 0 and the zero model is 1."""
     mechanism: OneAnswer
     setting: Setting
     declared: Declared
     owners: Sequence[Mapping[str, Any]]
-    """With the δ that is used."""
+    """Tables of the owners, with the δ that is used."""
     scale: float = 1.0
-    """Of columns."""
+    """Factor on the unit of the columns."""
 
 
 SCALES_AFTER = tuple(scale for scale in SCALES if scale <= 1.0)
@@ -58,9 +58,9 @@ SCALES_AFTER = tuple(scale for scale in SCALES if scale <= 1.0)
 FAINT = 1e-5
 """Regularisation up to which columns may be asked for in another unit, in which it means another penalty."""
 CAUTIONS = (0.3, 0.6, 1.0)
-"""Scales of noise over the true one at which a pilot's answer is read: less takes units that are wider, and clips less."""
+"""Factors on the noise scale when a pilot's answer is read: a smaller one leads to wider units and less clipping."""
 LOOSE = TIGHTER[::2]
-"""Candidates for bounds on rows where it is foreseen what a pilot will lead to."""
+"""Candidates for bounds on rows when the terms after a pilot are predicted."""
 STAYS = 1e-3
 """Step of a run that stays at its start."""
 FINALIST_WORLDS = 12
@@ -131,7 +131,7 @@ def offers(
     known: Measured | None = None,
     only: Mechanism | None = None,
 ) -> list[tuple[float, Agreement]]:
-    """Terms of each mechanism and bound on rows, with the gap that is expected between the best model, 0, and the start, 1.
+    """Terms of each mechanism and bound on rows, with their expected fitness where the best model is 0 and the start is 1.
 
     agreement: with declared columns alone. The start is 0 but for an intercept, which begins in the middle of the target's
     range; Ξ is in the unit of half that range. piloted: of a run after a pilot, whose mechanism is fixed before it: of models

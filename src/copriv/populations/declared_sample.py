@@ -33,7 +33,7 @@ class DeclaredSample(PublicSample):
     share: float = 0.0
     """Of every ε, of a pilot that measures lengths (`copriv.mechanisms.lengths`) before the run; the run has the rest."""
     measured: Measured | None = None
-    """What it said."""
+    """Result of that pilot; None before it."""
 
     @property
     def declared(self) -> bool:
@@ -58,7 +58,7 @@ class DeclaredSample(PublicSample):
         return curvature_of(world.pool.fitness, world.pool.optimum.theta)
 
     def answered(self, world: World, rng: np.random.Generator) -> Measured:
-        """What a pilot would say in a world."""
+        """Simulate the result of a pilot in a world."""
         terms, rows = self.problem.terms, world.pool.unbounded[0]
         asked = replace(Histograms.of_run(terms, rows.n_parameters), intercept=False)
         scale = noise_on_mean(terms, self.share / (1.0 - self.share))

@@ -104,7 +104,7 @@ class PublicSample:
     problem: Problem
     """With the public sample in every owner's place."""
     pilot: PilotAnswers | None = None
-    """What a pilot's answers tell; worlds are then drawn given them."""
+    """Estimates from a pilot's answers, given which worlds are drawn; None without a pilot."""
     planned: float = 0.0
     """E ψ of the plan that was made before the pilot; 0 where there was none."""
     _made: "dict[tuple[int, int], tuple[World, ...]]" = field(default_factory=dict, repr=False)
@@ -135,11 +135,11 @@ class PublicSample:
         return False
 
     def for_nothing(self, world: World) -> float:
-        """ψ, in a world, of the model that costs nobody any privacy: that of the public rows, inside Θ."""
+        """ψ in a world of the public model, projected to Θ, which costs nobody any privacy."""
         return float(world.on_all(self.problem.feasible_set.project(self.optimum.theta)))
 
     def hessian_in(self, world: World) -> Float[Array, "p p"]:
-        """The curvature that differences between owners are measured by in a world."""
+        """Curvature that is the metric of differences between owners in a world."""
         return self.hessian
 
     @cached_property

@@ -155,7 +155,7 @@ def _summary(psi: Float[Array, " runs"]) -> dict[str, float]:
 
 @dataclass(frozen=True, eq=False)
 class Simulation(Shown, Framed, Drawn):
-    """The outcome of `simulate`: everything that its outputs print, and θ of every run.
+    """Result of `simulate`: ψ and θ of every run, each owner's results, and the description of the records.
 
     >>> result.runs, result.private
     (5, False)
