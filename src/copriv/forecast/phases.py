@@ -140,8 +140,7 @@ class AfterPilot:
 
         options = self.after.options
         before = forecast_of(self.before, "before the pilot", options["runs"], options["seed"])
-        told: dict[str, Any] = json_ready({"before": short(before), "after": short(self.after)})
-        return told
+        return {"before": json_ready(short(before)), "after": json_ready(short(self.after))}
 
     def cost_of(self, agreement: Agreement, chosen: Mapping[str, Any]) -> float:
         """Relative excess of E ψ of the chosen terms over that of the plan that is computed here, over the same runs."""

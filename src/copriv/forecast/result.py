@@ -26,12 +26,11 @@ from copriv.forecast.generalisation import Generalisation
 from copriv.forecast.owner_forecast import OwnerForecast, split_of
 from copriv.forecast.pilot_outlook import PilotOutlook
 from copriv.forecast.rare_records import Unseen
-from copriv.formatting.cards import Columns, Drawn, Framed, Shown, columns_of, in_words
-from copriv.formatting.numbers import json_ready, mapping
+from copriv.formatting.cards import Columns, Drawn, Framed, Shown, Written, columns_of, in_words
+from copriv.formatting.numbers import mapping
 from copriv.formatting.sanitize import reason
 from copriv.model.objective import Optimum, Regularizer
 from copriv.plan import Plan
-from copriv.plan.minimax_regret import Caution
 from copriv.plan.plan_result import best_by_promise, kind_of
 from copriv.populations.public_sample import PublicMix
 from copriv.populations.world import World
@@ -68,7 +67,7 @@ class AtHeterogeneity(Shown):
 
 
 @dataclass(frozen=True, eq=False)
-class Forecast(Shown, Framed, Drawn):
+class Forecast(Shown, Framed, Drawn, Written):
     """Everything that is known before any private record is read.
 
     >>> outlook.together < outlook.public_only
@@ -220,11 +219,9 @@ class Forecast(Shown, Framed, Drawn):
         return mean / least - 1.0 if least > 0 else 0.0
 
     @property
-    def caution_of_plan(self) -> Caution | None:
-        """The plan's choice under unknown heterogeneity, where that choice is recommended."""
-        chosen = self.recommended.agreement == self.plan.agreement
-        caution: Caution | None = self.plan.caution if chosen else None
-        return caution
+    def caution_of_plan(self) -> Any:
+        """The plan's choice under unknown heterogeneity (a `Caution`), where that choice is recommended; else None."""
+        return self.plan.caution if self.recommended.agreement == self.plan.agreement else None
 
     @property
     def left_out(self) -> tuple[OwnerForecast, ...]:
@@ -414,10 +411,6 @@ class Forecast(Shown, Framed, Drawn):
         if self.warnings:
             document["warning"] = "; ".join(self.warnings)
         return document
-
-    def to_json(self, **added: Any) -> str:
-        """`to_dict` as JSON text, and what is added to it; infinite bounds as null."""
-        return json.dumps(json_ready({**self.to_dict(), **added}), indent=2)
 
 
 def read_forecast(path: Path) -> Mapping[str, Any]:

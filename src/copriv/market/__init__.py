@@ -8,7 +8,6 @@ Five mechanisms are offered side by side, since balance, participation, efficien
 (docs/explanation/data-market.md). Everything is in forecast, from public information and what owners state.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,8 +21,7 @@ from copriv.errors import AgreementError
 from copriv.forecast import forecast
 from copriv.forecast.assessment import RUNS
 from copriv.forecast.coalition_value import Consortium
-from copriv.formatting.cards import Columns, Framed, Shown
-from copriv.formatting.numbers import json_ready
+from copriv.formatting.cards import Columns, Framed, Shown, Written
 from copriv.market.allocation import Statements
 from copriv.market.costs import PrivacyCosts
 from copriv.market.mechanisms import Outcome, Trade, common, equal, even_epsilon, exchange, posted, shapley
@@ -45,7 +43,7 @@ MECHANISMS: dict[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Market(Shown, Framed):
+class Market(Shown, Framed, Written):
     """Who joins, at which ε, and who pays whom, under five mechanisms side by side.
 
     >>> wanted = agreement.replace(owner={"market": {"privacy_cost": {"threshold": 1.0, "above": 9.0}, "worth": 0.0}})
@@ -174,10 +172,6 @@ class Market(Shown, Framed):
             "schema": "copriv.market/1", "lot": self.lot, "lot_epsilon": self.lot_epsilon, "owners": stated,
             "mechanisms": made, "trades": trades,
         }  # fmt: skip
-
-    def to_json(self) -> str:
-        """`to_dict` as text."""
-        return json.dumps(json_ready(self.to_dict()), indent=2)
 
 
 def market(

@@ -301,12 +301,10 @@ def measured_once(
     """The cost of the best setting of each mechanism of one answer. Raises AgreementError or NotCertified of an agreed one."""
     measured: dict[tuple[Any, ...], Choice] = {}
     for mechanism, pure in one_answer_mechanisms(bounded.problem, wanted):
-        try:
+        with suppress(
+            *() if bounded.problem.terms.one_answer else (AgreementError, NotCertified)
+        ):  # no setting in budget
             measured[mechanism, pure] = measure_one_answer(bounded, mechanism, pure, public_start, runs, seed)
-        except (AgreementError, NotCertified):
-            if bounded.problem.terms.one_answer:
-                raise
-            continue  # no setting is within these budgets
     return measured
 
 

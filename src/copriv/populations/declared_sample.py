@@ -16,7 +16,7 @@ from copriv.errors import NotCertified
 from copriv.mechanisms.lengths import BINS, EDGES, Histograms, Measured, noise_on_mean, target_range
 from copriv.model.records import Records
 from copriv.populations.public_sample import PublicSample, nothing_left
-from copriv.populations.world import World, curvature_of
+from copriv.populations.world import World, curvature_of, in_every_place
 from copriv.privacy.noise import Law
 from copriv.privacy.simulated_noise import draws
 from copriv.problem import Problem
@@ -81,10 +81,7 @@ class DeclaredSample(PublicSample):
         n, p = int(self.problem.terms.records.sum()), self.problem.n_parameters
         rows = min(max(ROWS, 10 * p), n)
         table = self.tables.draw(np.random.default_rng(seed), rows)
-        table = replace(table, weight=np.full(rows, n / rows))
-        pool = replace(
-            self.problem, unbounded=(table,) * self.problem.terms.n_owners, stand_in=True, known_optimum=None
-        )
+        pool = in_every_place(self.problem, replace(table, weight=np.full(rows, n / rows)))
         with suppress(NotCertified):
             if (optimum := pool.fitness.minimum(np.zeros(p))).value > nothing_left(pool):
                 return World(replace(pool, known_optimum=optimum), seed)

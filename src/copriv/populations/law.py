@@ -36,7 +36,7 @@ from copriv.errors import NotCertified
 from copriv.losses import Huber, OfMargin, Squared
 from copriv.model.records import Records
 from copriv.populations.targets import Classes, Regression, levels_of, tail_of, varied
-from copriv.populations.world import World, weighted
+from copriv.populations.world import World, in_every_place, weighted
 from copriv.problem import Problem
 from copriv.types import Array, Whole
 
@@ -289,10 +289,7 @@ class Law:
         """Draw a world; its optimum is not computed yet."""
         rng, n = np.random.default_rng(seed), int(self.problem.terms.records.sum())
         table = self._bootstrap(rng, n) if self.plenty else self._posterior(rng, n)
-        pool = replace(
-            self.problem, unbounded=(table,) * self.problem.terms.n_owners, stand_in=True, known_optimum=None
-        )
-        return World(pool, seed)
+        return World(in_every_place(self.problem, table), seed)
 
     def _bootstrap(self, rng: np.random.Generator, n: int) -> Records:
         rows, law = self.rows, rng.standard_exponential(self.observations + self.unseen)

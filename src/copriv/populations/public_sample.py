@@ -34,7 +34,7 @@ from copriv.mechanisms.pilot import EDGES
 from copriv.model.fitness import Optimum
 from copriv.model.records import Records
 from copriv.populations.law import EXACTLY, Law
-from copriv.populations.world import World, curvature_of, weighted, with_best_model
+from copriv.populations.world import World, curvature_of, in_every_place, weighted, with_best_model
 from copriv.problem import Problem
 from copriv.types import Array
 
@@ -123,11 +123,11 @@ class PublicSample:
         made = cls.of(problem).problem
         if (strata := made.strata) is None or None in (whose := made.stratum_of_owner) or not made.strata_name_owners:
             return cls(made)
-        rows, n = made.unbounded[0], made.terms.n_owners
+        rows = made.unbounded[0]
         held = np.bincount(np.array(whose, dtype=np.int64), made.terms.records, len(made.strata_names))
         weight = rows.weight * (held / np.bincount(strata, rows.weight, len(held)))[strata]
         everybody = weighted(rows, weight * weight.sum() / (weight @ weight))
-        return cls(replace(made, unbounded=(everybody,) * n, known_optimum=None, strata=None, strata_names=()))
+        return cls(in_every_place(made, everybody, strata=None, strata_names=()))
 
     @property
     def declared(self) -> bool:
@@ -153,8 +153,7 @@ class PublicSample:
         law = self.law
         if law.plenty and not law.few_events and not law.unseen:
             return self.problem
-        smoothed = (law.smoothed,) * self.problem.terms.n_owners
-        return replace(self.problem, unbounded=smoothed, stand_in=True, known_optimum=None)
+        return in_every_place(self.problem, law.smoothed)
 
     @property
     def records(self) -> Records:
@@ -252,21 +251,16 @@ class PublicSample:
         world = self.law.draw(seed)
         with suppress(NotCertified):
             optimum = world.pool.fitness.minimum(self.optimum.theta)
-            if self.pilot is not None:
-                world = self._given_pilot(world, optimum.theta, np.random.default_rng([*seed, 28]))
+            if self.pilot is not None:  # its best model is a draw of the common model given the pilot's answers
+                rows, rng = world.pool.unbounded[0], np.random.default_rng([*seed, 28])
+                moved = with_best_model(world.pool, rows, optimum.theta, self.pilot.common(rng) - optimum.theta)
+                if (moved.weight != np.rint(moved.weight)).any():
+                    moved = weighted(moved, rng.multinomial(round(rows.total), moved.weight / moved.total))
+                world = replace(world, pool=in_every_place(world.pool, moved))
                 optimum = world.pool.fitness.minimum(optimum.theta)
             if optimum.value > nothing_left(world.pool):
                 return replace(world, pool=replace(world.pool, known_optimum=optimum))
         return None
-
-    def _given_pilot(self, world: World, best: Float[Array, " p"], rng: np.random.Generator) -> World:
-        """The world with a draw of the common model given a pilot's answers as its best one."""
-        assert self.pilot is not None
-        rows = world.pool.unbounded[0]
-        moved = with_best_model(world.pool, rows, best, self.pilot.common(rng) - best)
-        if (moved.weight != np.rint(moved.weight)).any():
-            moved = weighted(moved, rng.multinomial(round(rows.total), moved.weight / moved.total))
-        return replace(world, pool=replace(world.pool, unbounded=(moved,) * len(world.pool.unbounded)))
 
     @cached_property
     def wobble(self) -> float:

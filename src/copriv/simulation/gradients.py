@@ -149,8 +149,7 @@ class Pass:
         else:
             with ThreadPoolExecutor(self.workers) as pool:
                 totals = list(pool.map(over, starts))
-        result: Array = np.sum(totals, axis=0)
-        return result
+        return np.asarray(np.sum(totals, axis=0))
 
 
 class BatchedGradients:
@@ -203,8 +202,7 @@ class GramGradients(BatchedGradients):
         self.c = np.stack([q.c for q in plain])
 
     def _means(self, who: Int[Participant, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
-        gradient: Array = 2.0 * (_products(theta, self.H, who) - self.c[who])
-        return gradient
+        return np.asarray(2.0 * (_products(theta, self.H, who) - self.c[who]))
 
 
 def _products(

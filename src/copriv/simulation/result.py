@@ -1,6 +1,5 @@
 """Results of a simulation: ψ of every run at the recorded iterations, and each owner's answers and own model."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -10,7 +9,7 @@ from jaxtyping import Float, Int
 
 from copriv.agreement.agreement import WORTHWHILE
 from copriv.errors import InvalidInput
-from copriv.formatting.cards import Columns, Drawn, Framed, Shown, columns_of, in_words
+from copriv.formatting.cards import Columns, Drawn, Framed, Shown, Written, columns_of, in_words
 from copriv.formatting.numbers import mapping
 from copriv.problem.verdict import Asked, Goal, OwnerVerdict, Verdict, verdict_of
 from copriv.simulation.own_records import OwnOutcome
@@ -77,8 +76,7 @@ class RelativeFitness(Shown, Framed):
     @property
     def mean(self) -> Float[Array, " recorded"]:
         """Mean over runs."""
-        mean: Array = self.runs.mean(axis=0)
-        return mean
+        return np.asarray(self.runs.mean(axis=0))
 
     @property
     def median(self) -> Float[Array, " recorded"]:
@@ -92,8 +90,7 @@ class RelativeFitness(Shown, Framed):
 
     def quantile(self, probability: float) -> Float[Array, " recorded"]:
         """Quantile over runs."""
-        quantile: Array = np.quantile(self.runs, probability, axis=0)
-        return quantile
+        return np.asarray(np.quantile(self.runs, probability, axis=0))
 
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
         return {"series": self._series}
@@ -154,7 +151,7 @@ def _summary(psi: Float[Array, " runs"]) -> dict[str, float]:
 
 
 @dataclass(frozen=True, eq=False)
-class Simulation(Shown, Framed, Drawn):
+class Simulation(Shown, Framed, Drawn, Written):
     """Result of `simulate`: ψ and θ of every run, each owner's results, and the description of the records.
 
     >>> result.runs, result.private
@@ -314,10 +311,6 @@ class Simulation(Shown, Framed, Drawn):
             for owner_document, psi in zip(made, self.graph.relative_fitness.T, strict=True):
                 owner_document["model"] = _summary(psi)
         return made
-
-    def to_json(self) -> str:
-        """`to_dict` as JSON text."""
-        return json.dumps(self.to_dict(), indent=2)
 
     def merge(self, others: "Sequence[Simulation]") -> "Simulation":
         """This simulation's runs followed by those of `others`, of the same agreement: batches made whole again."""
