@@ -284,9 +284,7 @@ class Consortium(Shown):
         return None
 
     def loss_without(self) -> Float[Array, " owners"]:
-        """Rise of ψ for the others when each owner leaves; negative where they are better off."""
-        if self.number.sum() == 1:
-            return np.full(1, np.inf)
+        """Rise of ψ for the others when each owner leaves; negative where they are better off, infinite for a single owner."""
         return self._without_one() - self.together()
 
     def _without_one(self, factor: float | Array = 1.0) -> Float[Array, " owners"]:

@@ -145,9 +145,12 @@ class Forecast(Shown, Framed, Drawn, Written):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Why the numbers, or the agreed terms, are not private; empty where both are."""
-        assumed = self.agreed.agreement.model.gradient_bound_assumed
-        piloted = (PILOT_SIMULATED,) * (self.kind == "after the pilot")
-        return (*piloted, *(f"the agreed terms are {NOT_PRIVATE}",) * assumed)
+        piloted, found = self.kind == "after the pilot", []
+        if piloted:
+            found.append(PILOT_SIMULATED)
+        if self.agreed.agreement.model.gradient_bound_assumed if piloted else not self.agreed.private:
+            found.append(f"the agreed terms are {NOT_PRIVATE}")
+        return tuple(found)
 
     def error(self, psi: float) -> float | None:
         """The typical error of predictions on everybody's records, of a model of this ψ: √(f − g(θ*)), in the target's unit.
@@ -206,8 +209,7 @@ class Forecast(Shown, Framed, Drawn, Written):
     @property
     def trades(self) -> dict[str, tuple[Run, Run]]:
         """For each promise the best run that keeps it and the best that does not."""
-        sides = best_by_promise([run.choice for run in self.runs], [run.insured_cost for run in self.runs])
-        return {promise: (self.runs[i], self.runs[j]) for promise, (i, j) in sides.items()}
+        return best_by_promise(self.runs, lambda run: run.choice, lambda run: run.insured_cost)
 
     @property
     def insurance_premium(self) -> float:

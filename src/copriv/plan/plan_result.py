@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.formatting.cards import Columns, Framed, Shown, columns_of, in_words
+from copriv.formatting.cards import Columns, Framed, Item, Shown, columns_of, in_words
 from copriv.formatting.numbers import counted
 from copriv.rules import named
 from copriv.types import Array
@@ -245,18 +245,18 @@ class Plan(Shown, Framed):
 
         Keys: "pure" (ε against (ε, δ)), "one_answer" (against many), "asynchronous" (against rounds of all owners).
         """
-        sides = best_by_promise(self.measured, [choice.fitness for choice in self.measured])
-        return {promise: (self.measured[i], self.measured[j]) for promise, (i, j) in sides.items()}
+        return best_by_promise(self.measured, lambda one: one, lambda one: one.fitness)
 
 
-def best_by_promise(choices: Sequence[Choice], costs: Sequence[float]) -> dict[str, tuple[int, int]]:
-    """For each promise the indices of the cheapest choice that keeps it and of the cheapest that does not, if both exist."""
+def best_by_promise(
+    items: Sequence[Item], choice: Callable[[Item], Choice], cost: Callable[[Item], float]
+) -> dict[str, tuple[Item, Item]]:
+    """For each promise the cheapest item whose choice keeps it and the cheapest one whose does not, if both exist."""
     found = {}
     for promise in ("pure", "one_answer", "asynchronous"):
-        kept = [i for i, choice in enumerate(choices) if choice.promises[promise]]
-        given_up = [i for i, choice in enumerate(choices) if not choice.promises[promise]]
-        if kept and given_up:
-            found[promise] = (min(kept, key=costs.__getitem__), min(given_up, key=costs.__getitem__))
+        sides = [[one for one in items if choice(one).promises[promise] is holds] for holds in (True, False)]
+        if all(sides):
+            found[promise] = (min(sides[0], key=cost), min(sides[1], key=cost))
     return found
 
 
