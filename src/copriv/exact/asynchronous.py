@@ -46,14 +46,14 @@ class Counts:
     successor: Integers
     """The class after an answer; −1 where the cap is reached."""
     preference: Float[Array, " classes"]
-    """How likely one owner of the class is to talk next, relative to the others."""
+    """Relative probability that one owner of the class answers next."""
     slot: Integers
     """Index in S of the sum over the class; −1 for owners without a memory."""
     first: tuple[int, ...]
     """The owners of each class at the start."""
     capped: bool
     events: int
-    """How many happen before every owner has reached its cap."""
+    """Number of events until every owner has reached its cap."""
 
     @classmethod
     def of(cls, owners: OwnerKinds, caps: Integers | None, horizon: int, order: Order, remembers: bool) -> "Counts":

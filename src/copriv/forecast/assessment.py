@@ -125,7 +125,7 @@ class Assessment(Shown, Framed):
         return self.relative_fitness._frames()
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract, with the curve added."""
+        """Return the fields of the JSON contract, and the curve."""
         ψ, terms = self.relative_fitness, self.agreement.agreement
         return {
             "rule": terms.rule,
@@ -161,7 +161,7 @@ class Run:
         return self.assessment.insured_cost
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract."""
+        """Return the fields of the JSON contract."""
         return {
             "words": self.choice.describe(),
             "relative_fitness": self.cost,
@@ -224,7 +224,7 @@ class Robustness:
         return self.relative_fitness / max(self.averaged, 1e-300)
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract of a forecast."""
+        """Return the fields of a forecast's JSON contract."""
         return {**vars(self), "times": self.times}
 
 
@@ -266,7 +266,7 @@ class CostOfGraph:
         return self.relative_fitness / max(self.central, 1e-300)
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract of a forecast."""
+        """Return the fields of a forecast's JSON contract."""
         return {**vars(self), "times": self.times}
 
 
@@ -275,7 +275,7 @@ class WithSum:
     """Cost if the learner saw only the sum of the owners' answers (`aggregation = "sum"`)."""
 
     assessment: Assessment
-    """Of the best terms found, in the worlds of the forecast."""
+    """Assessment of the best terms found, in the worlds of the forecast."""
     break_even_epsilon: float | None
     """The least ε, the same for all owners, at which joining typically pays for one of them; None where no ε is enough."""
     break_even_epsilon_each: float | None
@@ -287,7 +287,7 @@ class WithSum:
         return self.assessment.relative_fitness.end["median"]
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract of a forecast."""
+        """Return the fields of a forecast's JSON contract."""
         terms = self.assessment.agreement
         return {
             "colluding": terms.colluding,

@@ -22,7 +22,7 @@ from copriv.types import Array, Whole
 
 @dataclass(frozen=True)
 class OwnerForecast(Shown):
-    """What joining means for one owner. ψ throughout, on all owners' records; lower is better.
+    """Forecast of one owner: its models, the verdict, and its value to the others. Costs are ψ on all owners' records.
 
     >>> north = outlook.owners[0]
     >>> north.called, north.records, north.verdict
@@ -170,7 +170,7 @@ def owners_of(
 
 @dataclass(frozen=True)
 class _Models:
-    """What joining means for an owner whatever its ε: the models that it has, and what they cost."""
+    """Part of an owner's forecast that does not depend on its ε: its models, and their costs."""
 
     usual: float
     """ψ of the better of its own model and the public one, typically."""
@@ -179,7 +179,7 @@ class _Models:
     enough: float
     """The largest ψ of the common model with which joining typically pays on its own records."""
     fields: dict[str, Any]
-    """Of `OwnerForecast`."""
+    """Fields of `OwnerForecast`."""
 
     @classmethod
     def of(cls, judged: WithoutJoining, recommended: Assessment, i: int, asked: Asked) -> "_Models":

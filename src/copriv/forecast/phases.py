@@ -29,7 +29,7 @@ from copriv.terms.learning import RANGED, ModelTerms, Terms
 from copriv.types import Array
 
 _UNPLANNED = (ModelTerms.model_fields["smoothing"].default, Terms.model_fields["moments_share"].default)
-"""Of terms that are not "auto" while a plan may choose them."""
+"""Defaults of terms that a plan may choose although they are not "auto"."""
 WIDE = 1000.0
 """Factor within which a number that is planned before a pilot may be chosen anew after it. Set by hand: it limits errors, and
 no guarantee rests on it."""

@@ -66,7 +66,7 @@ class PilotOutlook(Shown):
         return next((one for one in self.shares if one.share == share), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract."""
+        """Return the fields of the JSON contract."""
         return {**vars(self), "shares": [vars(one) for one in self.shares]}
 
 

@@ -52,7 +52,7 @@ PILOT_SIMULATED = (
     "simulated: private records were read by a pilot whose noise comes from a seed that can be drawn again. These numbers, "
     "and the start of the recommended terms, are not private, and not for release outside those who may see the records"
 )
-"""Of a forecast after `copriv.pilot`."""
+"""Warning of a forecast after `copriv.pilot`."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Forecast(Shown, Framed, Drawn, Written):
     public_only: float
     """ψ of the model fitted on the public sample alone."""
     public_only_band: tuple[float, float]
-    """Its range in 90 % of worlds."""
+    """Range of `public_only` in 90 % of worlds."""
     public_rows: int
     n_parameters: int
     bounds: tuple[Bound, ...]
@@ -123,7 +123,7 @@ class Forecast(Shown, Framed, Drawn, Written):
     with_sum: WithSum | None
     """Cost if the learner saw only the sum of answers; None where it does, or there can be no such sum."""
     pilot: PilotOutlook | None
-    """What a pilot would tell and cost; None after one, where owners are alike, and where the terms go with none."""
+    """Expected benefit and cost of a pilot; None after one, where owners are alike, and where the terms allow none."""
     squared: bool
     """Whether the fitness is a mean squared error, whose root is in the target's unit."""
     generalisation: Generalisation
@@ -137,8 +137,8 @@ class Forecast(Shown, Framed, Drawn, Written):
     worlds: tuple[World, ...]
     """The draws of the owners' records in which all runs were made."""
     kind: Kind
-    """What it is made from: public rows, declared columns alone, or also a pilot's noisy answers; "before the pilot" it is of
-    the run after it."""
+    """Source: public rows, declared columns alone, or also a pilot's noisy answers. "before the pilot": a forecast of the run
+    after the pilot, made before it."""
     options: Mapping[str, Any]
     """The options of `forecast`."""
 
@@ -232,7 +232,7 @@ class Forecast(Shown, Framed, Drawn, Written):
 
     @property
     def goal(self) -> Goal:
-        """Whose records the verdict is about: each owner's "own", or everybody's, "common"."""
+        """Records that the verdict is about: each owner's "own", or everybody's, "common"."""
         return self.agreed.agreement.goal
 
     @property

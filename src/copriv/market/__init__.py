@@ -39,7 +39,7 @@ MECHANISMS: dict[str, tuple[str, str]] = {
     "posted": ("lots at prices that a third group posts", "efficiency"),
     "exchange": ("lots for lots at one epsilon agreed before, and nobody pays", "efficiency"),
 }
-"""What each mechanism is, and what it gives up of balance, participation, efficiency and truth."""
+"""Description of each mechanism, and which of balance, participation, efficiency and truth it lacks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +63,9 @@ class Market(Shown, Framed, Written):
     lot_epsilon: float
     """ε of a lot there."""
     outcomes: tuple[Outcome, ...]
-    """In the order of MECHANISMS."""
+    """Outcome of each mechanism, in the order of MECHANISMS."""
     trades: tuple[Trade, ...]
-    """Those of the mechanism "posted"."""
+    """Trades of the mechanism "posted"."""
 
     @classmethod
     def of(

@@ -45,7 +45,7 @@ class Statements(Shown):
 
     @classmethod
     def of(cls, members: Consortium, costs: PrivacyCosts, worth: Sequence[float] | Array) -> "Statements":
-        """With LINES lines of the curve: those that are lowest at levels of ψ between its ends, whoever states what."""
+        """Keep at most LINES lines of the curve, those that are lowest at equidistant levels of log ψ."""
         hull = NoiseCurve.of(members.curve.fixed, members.curve.slope)
         # The noise at which the next line is lowest.
         corners = np.append(0.0, (np.diff(hull.fixed) / -np.diff(hull.slope))[::-1])
@@ -74,7 +74,7 @@ class Statements(Shown):
         return np.asarray(self.worth * np.maximum(better, 0.0))
 
     def saved(self, epsilon: Float[Array, "*many owners"]) -> Float[Array, "*many"]:
-        """What all owners save with the model of these ε, in money."""
+        """Savings of all owners with the model of these ε, in money."""
         return np.asarray((self.gains(self.fitness(epsilon)) - self.costs.at(epsilon)).sum(axis=-1))
 
     def spent(
@@ -128,7 +128,7 @@ def shapley_shares(
 def _searched(
     stated: Statements, inside: Bool[np.ndarray, " owners"], begin: Bool[np.ndarray, " owners"] | None = None
 ) -> tuple[float, Float[Array, " owners"]]:
-    """What a coalition saves and its ε, by adding or removing one owner while that saves more; users follow the model."""
+    """Savings of a coalition and its ε, by local search that adds or removes one owner; users follow the model."""
     N, best = stated.number, (0.0, np.zeros(stated.number))
     if inside.sum() < 2:
         return best

@@ -22,22 +22,22 @@ class Outcome(Shown):
     fitness: Float[Array, " owners"]
     """ψ of the model that each owner uses; `without` for those who use what they have."""
     gain: Float[Array, " owners"]
-    """What using it is worth to the owner, in money."""
+    """Value of the model to the owner, in money."""
     privacy_cost: Float[Array, " owners"]
-    """What answering costs it, in money."""
+    """Cost of its privacy, in money."""
     payment: Float[Array, " owners"]
-    """What it is paid, in money; negative where it pays. They add up to 0."""
+    """Payment to it, in money; negative where it pays. Payments add up to 0."""
     error: Float[Array, " owners"]
     """Standard error of its payment; above 0 only for Shapley values of more than EXACT_OWNERS owners."""
 
     @property
     def net(self) -> Float[Array, " owners"]:
-        """What each owner is better off by than without the market."""
+        """Net gain of each owner over having no market, in money."""
         return np.asarray(self.gain - self.privacy_cost + self.payment)
 
     @property
     def surplus(self) -> float:
-        """What all owners together are better off by."""
+        """Net gain of all owners together, in money."""
         return float((self.gain - self.privacy_cost).sum())
 
     @property
@@ -46,7 +46,7 @@ class Outcome(Shown):
         return np.asarray(self.gain > 0)
 
     def transfers(self) -> list[tuple[int, int, float]]:
-        """Who pays whom how much: few payments between owners that give these balances."""
+        """Payments (payer, payee, amount) between owners with these balances; few of them."""
         left, found = self.payment.astype(np.float64).copy(), []
         least = 1e-9 * max(float(np.abs(left).max()), 1e-300)
         while (owed := min(-float(left.min()), float(left.max()))) > least:
@@ -149,7 +149,7 @@ class Trade(Shown):
 
     @property
     def fee(self) -> float:
-        """What each buyer pays, in money."""
+        """Payment of each buyer, in money."""
         return self.price * len(self.sellers) / max(len(self.buyers), 1)
 
 

@@ -155,7 +155,7 @@ class _Group:
 
 
 MOST_GROUPS = 16
-"""About as many groups of similar owners stand for owners of more kinds than `copriv.agreement.participants.MOST`."""
+"""Approximate number of groups of similar owners that represent more kinds than `copriv.agreement.participants.MOST`."""
 
 
 def _groups(world: Problem, mechanism: OneAnswer) -> list[_Group]:

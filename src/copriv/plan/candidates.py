@@ -155,7 +155,7 @@ class Bounded:
     sample: PublicSample
     bounds: dict[int, Float[Array, " bounds"]]
     bias: dict[int, Float[Array, " bounds"]]
-    """In the unit of f, times CAUTION; where few public gradients are as large as Ξ, at least the bias of a power law."""
+    """Bias of each bound in the unit of f, times CAUTION; at least that of a power law where few public gradients reach Ξ."""
 
 
 def bounded(public: Problem, sample: PublicSample, noises: Sequence[GradientNoise]) -> Bounded:

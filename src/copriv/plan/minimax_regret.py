@@ -67,7 +67,7 @@ class Caution:
         return self.choices[self.chosen].relative_fitness / max(self.if_alike.relative_fitness, 1e-300)
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract of a forecast."""
+        """Return the fields of a forecast's JSON contract."""
         return {"holds_to": self.holds_to, "price": self.price, "if_alike": self.if_alike.describe()}
 
 

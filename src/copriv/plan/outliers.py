@@ -31,7 +31,7 @@ RARER = 5
 """Outliers are one in RARER times the number of public rows, which counts as FEWEST where it is smaller."""
 FEWEST = 1000
 LENGTHS = (1.25, 1.75, 2.5, 3.5, 5.0, 7.0)
-"""In real tables the longest record is 1 to 10 times as long as the longest of 1,000."""
+"""Lengths of outliers over that of the longest public row; in real tables the longest of all is 1 to 10 times that of 1,000."""
 PROBABILITY = 0.2
 """Probability that owners hold such records, of one of LENGTHS. Set with LENGTHS, by the loans of `benchmarks.utility`."""
 SHOWN = 0.8
@@ -42,7 +42,7 @@ PREMIUM = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """How a rule is run. step: with respect to that of `Way`; bound: Ξ; order: of the norm in which gradients are clipped."""
+    """Terms of a run without noise. step: relative to that of `Way`; bound: Ξ; order: of the norm of clipped gradients."""
 
     way: Way | None
     answers: int

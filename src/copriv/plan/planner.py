@@ -164,7 +164,7 @@ def priced_of(terms: Agreement, noises: Sequence[GradientNoise], tables: Sequenc
 
 
 def of_many_answers(found: Plan, sample: PublicSample, seed: int = 0) -> Plan:
-    """What `plan` finds with `keep` for terms that fix nothing: the choice among the plan's own settings of many answers."""
+    """The plan that `plan` finds with `keep` for terms that fix nothing: the best of its own settings of many answers."""
     many = tuple(choice for choice in found.measured if not choice.agreement.one_answer)
     made = replace(found, choice=many[0], measured=many, caution=None)
     with suppress(NotCertified, InvalidInput):

@@ -120,7 +120,7 @@ def in_one_answer(owners: int, step: float = 1.0) -> dict[str, Any]:
 
 
 def mechanisms_of_one_answer() -> list[OneAnswer]:
-    """All of them."""
+    """Return all mechanisms with which each owner answers once."""
     return [each for each in mechanisms.ALL if isinstance(each, OneAnswer)]
 
 

@@ -1,4 +1,4 @@
-"""What is known where no rows are public: tables that the declared columns allow, in the place of a public sample.
+"""Stand-in for a public sample where no rows are public: tables that the declared columns allow.
 
 Worlds are drawn each from a table of its own (`copriv.data.declared_tables`), so that bands are as wide as what is not known.
 """
@@ -31,7 +31,7 @@ class DeclaredSample(PublicSample):
     """A typical table in the public sample's place; the law of all tables for worlds."""
 
     share: float = 0.0
-    """Of every ε, of a pilot that measures lengths (`copriv.mechanisms.lengths`) before the run; the run has the rest."""
+    """Share of every ε that a pilot of lengths (`copriv.mechanisms.lengths`) takes before the run."""
     measured: Measured | None = None
     """Result of that pilot; None before it."""
 
@@ -89,9 +89,9 @@ class DeclaredSample(PublicSample):
 
 
 def sample_of(problem: Problem, share: float = 0.0) -> PublicSample:
-    """What is publicly known of the owners' records: a public sample or, without public rows, declared columns.
+    """Public sample of a problem or, without public rows, its stand-in from declared columns.
 
-    share: of every ε, of a pilot before it.
+    share: share of every ε that a pilot takes before the run.
     """
     if problem.terms.data.declared_only:
         return DeclaredSample(problem if problem.stand_in else problem.on_public(), share=share)

@@ -42,7 +42,7 @@ class Distance:
     low: float
     high: float
     expected: float
-    """Of public rows drawn at random from the owners' population."""
+    """Expected distance of public rows drawn at random from the owners' population."""
     expected_high: float
     """95 % quantile of the same."""
 
@@ -100,7 +100,7 @@ class HeterogeneityDiagnosis:
         return " ".join(said)
 
     def to_dict(self) -> dict[str, Any]:
-        """As in a model's record; values that the answers do not determine are null, with the reason beside them."""
+        """Return the fields of a model's record; undetermined values are None, with the reason beside them."""
         u, far = self.heterogeneity, self.distance
         hidden, far_hidden = (self.not_told(one.low, one.high) for one in (u, far))
         return {

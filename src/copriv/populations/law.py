@@ -175,7 +175,7 @@ class Law:
     """The posterior of the law of all records, given the public rows."""
 
     problem: Problem
-    """With the public sample in every owner's place."""
+    """Problem with the public sample in every owner's place."""
 
     @property
     def raw(self) -> Records:

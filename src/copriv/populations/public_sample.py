@@ -47,7 +47,7 @@ class Lengths:
     """Length that the edges of the bins are multiples of (`copriv.mechanisms.pilot.EDGES`)."""
     shares: Float[Array, " bins"]
     variance: float
-    """Of the noise in each share."""
+    """Variance of the noise in each share."""
 
     def ratio(self, share: float, lengths: Float[Array, " kinds"], longest: float) -> Float[Array, " kinds"]:
         """Likelihood of this share of records of a length over that of none, for each length; 1 where public rows are as long.
@@ -102,7 +102,7 @@ class PublicSample:
     """
 
     problem: Problem
-    """With the public sample in every owner's place."""
+    """Problem with the public sample in every owner's place."""
     pilot: PilotAnswers | None = None
     """Estimates from a pilot's answers, given which worlds are drawn; None without a pilot."""
     planned: float = 0.0
@@ -116,7 +116,7 @@ class PublicSample:
 
     @classmethod
     def of_everybody(cls, problem: Problem) -> "PublicSample":
-        """As `of`, with rows weighted by the records of the owners that they are like, where each owner has a stratum.
+        """Make the sample with each stratum weighted by the records of its owners, where each owner has a stratum.
 
         The weights add up to the effective number of rows (Kish, Survey Sampling, 1965, §11.2), so that sampling errors follow.
         """

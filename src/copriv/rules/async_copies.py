@@ -214,7 +214,7 @@ def _gap(owners: float) -> float:
 
 
 def _needed(s: Setting) -> list[tuple[bool, str]]:
-    """What both forms of the theorem rest on, each with whether it holds."""
+    """Conditions of both forms of the theorem, each with whether it holds."""
     bounded = math.isfinite(s.regularizer_bound)
     return [*s.assumed, (s.regularization > 0, "g strongly convex"), (bounded, "gradients of g bounded over Θ")]
 

@@ -272,7 +272,7 @@ class _Guarded:
         with np.errstate(over="ignore"):
             self._limit = bound / (2.0 * np.maximum(norms, np.finfo(float).tiny))
         self.centre, self.radius = np.zeros(len(H)), -1.0
-        """Of the region; below 0 before there is one."""
+        """Centre and radius of the region; the radius is below 0 before there is one."""
         self.suspects: Pass | None = None
 
     def excess(self, theta: Float[Array, "runs p"]) -> tuple[Float[Array, "runs p"], float]:

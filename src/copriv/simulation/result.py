@@ -24,7 +24,7 @@ NOT_FOR_RELEASE = (
     "simulated: these numbers are computed from the records themselves, with noise from a seed that can be drawn again. "
     "They are not private, and not for release outside those who may see the records"
 )
-"""Of everything that a simulation says: ψ, `alone` and `clipped` are exact statistics of the records."""
+"""Warning of every simulation: ψ, `alone` and `clipped` are exact statistics of the records."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class OwnerOutcome(Shown):
     """Each model on the owner's own held-out records; None where these were not judged."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract, without the verdict."""
+        """Return the fields of the JSON contract, without the verdict."""
         document = dict(vars(self))
         if self.own is None:
             del document["own"]
@@ -121,7 +121,7 @@ class GraphOutcome:
         return GraphOutcome(models, psi, of_mean, self.spectral_gap)
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract."""
+        """Return the fields of the JSON contract."""
         return {"spectral_gap": self.spectral_gap, "mean_model": _summary(self.of_mean)}
 
 
@@ -187,7 +187,7 @@ class Simulation(Shown, Framed, Drawn, Written):
     held_out: Float[Array, " runs"] | None = None
     """ψ of the last θ on records that no owner trained on, where some were held out."""
     goal: Goal = "own"
-    """Whose records the verdict is about, as agreed: each owner's own, or everybody's."""
+    """Records that the verdict is about, as agreed: each owner's own, or everybody's."""
     worthwhile: float = WORTHWHILE
     """The least relative fall of the prediction error for which joining pays, as agreed."""
     measured_in: str = "mean loss"
@@ -207,12 +207,12 @@ class Simulation(Shown, Framed, Drawn, Written):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What every output must say."""
+        """Warnings that every output must show."""
         return (NOT_FOR_RELEASE, NOT_PRIVATE)[: 2 - self.bound_enforced]
 
     @property
     def runs(self) -> int:
-        """How many runs."""
+        """Number of runs."""
         return len(self.theta)
 
     @property
@@ -299,7 +299,7 @@ class Simulation(Shown, Framed, Drawn, Written):
         return document
 
     def _owners(self) -> list[dict[str, Any]]:
-        """Each owner as in the JSON contract."""
+        """Return the fields of each owner in the JSON contract."""
         made = []
         for owner in self.owners:
             verdicts = {"own": self.on_own(owner), "common": self.on_all(owner)}

@@ -62,7 +62,7 @@ class Options:
     progress: Callable[[int, int], None] | None = None
     own_records: bool | None = False
     lies: Lies | None = None
-    """What owners answer in place of their private answers, under `agreement.robust`."""
+    """Function that replaces owners' private answers, under `agreement.robust`."""
     given: Sequence[Float[Array, "runs answer"]] | None = None
     """Answers to use, one per owner and run, where each owner answers once; drawn when None."""
 
@@ -143,7 +143,7 @@ def play(
 
 
 Turns = tuple[Int[np.ndarray, "queries runs"], Events, Float[Array, " runs"], Answer, Callable[[], float]]
-"""Who answers each query of each run, the first run's events, when runs end, what owners answer, and the share clipped."""
+"""Participant of each query of each run, events of the first run, durations, private answers, and share clipped."""
 
 
 def _many_answers(
@@ -228,7 +228,7 @@ def _records(problem: Problem, participants: Participants) -> tuple[Records, ...
 def events_of(
     agreement: Agreement, participants: Participants, schedule: Schedule | None, rng: np.random.Generator
 ) -> Events:
-    """Who answers when in one run; schedule: in place of the agreed one."""
+    """Draw the events of one run. schedule: in place of the agreed one."""
     if agreement.synchronous:
         return Events(np.zeros(agreement.queries, dtype=np.intp), np.arange(1.0, agreement.queries + 1))
     terms, rates, m = agreement.agreement, participants.rates, agreement.answers
