@@ -36,7 +36,6 @@ CAUTION = 2.0
 In 82 cells (those of `benchmarks.plan_regret`, and tables of `benchmarks.unlike` whose rows are dealt at random) plans without
 it cost as much in the geometric mean: the same in 53 cells, 0.60 to 2.16 times in the others.
 """
-_COMMUNICATION = {True: "synchronous", False: "asynchronous"}
 
 
 def leaves_open(agreement: Agreement) -> bool:
@@ -66,11 +65,6 @@ def sums_of(agreement: Agreement, way: Way, size: int | None) -> tuple[tuple[int
     return agreement.members_of(
         way.together or agreement.one_answer, agreement.agreement.group_size if size is None else size
     )
-
-
-def hidden(agreement: Agreement, groups: Sequence[tuple[int, ...]]) -> bool:
-    """Whether enough owners are in each sum."""
-    return all(len(group) >= agreement.fewest_in_sum for group in groups)
 
 
 def variances_of(
@@ -117,8 +111,8 @@ def ways_of(agreement: Agreement) -> tuple[Way, ...]:
     """Ways in which a plan may use the rules. Raises AgreementError for an agreed rule without one."""
     terms = agreement.agreement
     if terms.rule == "auto":
-        every = [way for rule in rules.ALL for way in rule.ways]
-        every = [way for way in every if terms.communication in ("any", _COMMUNICATION[way.together])]
+        unwanted = {"synchronous": False, "asynchronous": True}.get(terms.communication)
+        every = [way for rule in rules.ALL for way in rule.ways if way.together is not unwanted]
         return tuple(way for way in every if way.together or (terms.robust is None and terms.graph is None))
     rule = rules.named(terms.rule)
     way = rule.way(terms)

@@ -32,7 +32,6 @@ from copriv.plan.candidates import (
     answers_of,
     bounded,
     freed,
-    hidden,
     noises_of,
     opted_for_delta,
     participants_of,
@@ -155,7 +154,7 @@ def priced_of(terms: Agreement, noises: Sequence[GradientNoise], tables: Sequenc
             groups = sums_of(terms, way, size)
             if size is not None and m * participants > terms.agreement.horizon:
                 continue  # groups whose size the plan chooses must end within the agreed horizon
-            if not hidden(terms, groups):
+            if any(len(group) < terms.fewest_in_sum for group in groups):
                 continue
             variance = variances_of(terms, noises, m, groups)
             for table in tables:

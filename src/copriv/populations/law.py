@@ -20,9 +20,8 @@ How the law is drawn depends on the number of public rows per parameter:
   likelihood, so that there are more directions than rows. The noise is scaled so that a fit to the rows drawn overfits as
   much as a fit to the records that they stand for.
 
-Duplicated public rows count as one observation, and the pool has as many duplicates.
-
-See `copriv.populations.law` for the law of features and `copriv.populations.targets` for that of targets.
+Duplicated public rows count as one observation, and the pool has as many duplicates. `FeatureLaw` is the law of features,
+`copriv.populations.targets` has that of targets.
 """
 
 from dataclasses import dataclass, replace

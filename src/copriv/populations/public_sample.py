@@ -319,11 +319,8 @@ class PublicMix(Shown):
     @property
     def levels(self) -> tuple[str, ...]:
         """Levels of the public rows and of the records, by decreasing difference of their shares."""
-        difference = {
-            level: round(abs(self.public(level) - self.records.get(level, 0.0)), 9)
-            for level in sorted({*self.rows, *self.records})
-        }
-        return tuple(sorted(difference, key=lambda level: -difference[level]))
+        every = sorted({*self.rows, *self.records})
+        return tuple(sorted(every, key=lambda one: -round(abs(self.public(one) - self.records.get(one, 0.0)), 9)))
 
     def public(self, level: str) -> float:
         """Share of the public rows with this level."""

@@ -1,7 +1,6 @@
-"""Worlds: posterior draws of all owners' records and of their allocation to the owners.
+"""Worlds: posterior draws of all owners' records, and of their allocation to the owners, given the public rows.
 
-A forecast's means, quantiles and shares are over worlds, draws of a hierarchical model of the owners' records given the public
-rows. `copriv.populations.law` draws all records and, where owners differ, `copriv.populations.dealt` their allocation.
+`copriv.populations.law` draws all records and, where owners differ, `copriv.populations.dealt` their allocation.
 """
 
 from dataclasses import dataclass, replace
