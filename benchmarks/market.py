@@ -17,15 +17,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float
 from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 
 from copriv.forecast.coalition_value import Consortium
 from copriv.formatting.numbers import percent
-from copriv.market.allocation import Statements, allocation
+from copriv.market.allocation import EXACT_OWNERS, Statements, _searched, coalition_values
 from copriv.market.costs import PrivacyCosts
-from copriv.market.exchange import even_epsilon, exchange, falls
-from copriv.market.mechanisms import Outcome, Trade, better_by, common, equal, posted, shapley
+from copriv.market.mechanisms import (
+    Outcome,
+    Trade,
+    better_by,
+    common,
+    equal,
+    even_epsilon,
+    exchange,
+    falls,
+    posted,
+    shapley,
+)
 from copriv.pictures import style
 from copriv.plan import NoiseCurve
 from copriv.terms import PrivacyCost
@@ -170,6 +181,13 @@ def consortia(number: int, seed: int = 30) -> Iterator[Consortia]:
 SIZES = (3, 6, 9, 12, 18, 24, 36)
 """Numbers of owners for which efficiency is drawn."""
 SIZED = ("common", "posted", "exchange", KNOWN)
+
+
+def allocation(stated: Statements) -> Float[Array, " owners"]:
+    """The efficient ε of each owner, 0 of those who do not answer; beyond EXACT_OWNERS, the best that is found."""
+    if stated.number > EXACT_OWNERS:
+        return _searched(stated, np.ones(stated.number, dtype=bool))[1]
+    return coalition_values(stated)[1]
 
 
 def efficiencies(owners: int, number: int, seed: int = 31) -> dict[str, float]:

@@ -290,15 +290,14 @@ def test_the_picture_of_own_records_draws_every_owners_three_models_with_their_b
 
 
 def test_the_break_even_picture_draws_the_consortiums_own_numbers(outlook):
-    ε = pictures._epsilons(outlook, 50)
-    drawn = pictures._together_at(outlook, ε)
-    for at, ψ in zip(ε[::7], drawn[::7], strict=True):
+    ε, drawn = pictures.break_even(outlook).axes[0].lines[0].get_data()
+    for at, ψ in zip(ε[::57], drawn[::57], strict=True):
         alike = dataclasses.replace(outlook.consortium, epsilon=np.full_like(outlook.consortium.epsilon, at))
         assert ψ == pytest.approx(alike.together(), rel=1e-12)
     # Where any ε is enough, or only an enormous one, the table says so, and there is no place to draw.
     at = dataclasses.replace(outlook, owners=tuple(places(outlook.owners[0], [LEAST_EPSILON, 0.004, 250.0, None])))
     for one in (outlook, at):
-        ε = pictures._epsilons(one, 50)
+        ε = pictures.break_even(one).axes[0].lines[0].get_xdata()
         for owner in one.owners:
             pays_from = owner.break_even_epsilon_for_all
             if pays_from is not None and 1e-3 < pays_from < 1e3:

@@ -108,13 +108,8 @@ def test_a_theorem_2_by_hand(N):
     assert costs[1].value == pytest.approx(3.0 * math.sqrt(corrected.value))
 
 
-def test_counts_are_owners():
-    listed = setting(epsilon=np.array([1.0, 1.0, 1.0, 2.0]))
-    counted = setting(epsilon=np.array([1.0, 2.0]), counts=np.array([3.0, 1.0]))
-    for bounds in (s_theorem_2, s_theorem_3, a_theorem_2):
-        assert [b.value for b in bounds(listed)] == pytest.approx([b.value for b in bounds(counted)])
-    million = a_theorem_2(setting(counts=np.array([1e6, 1.0])))[1].value
-    assert math.isfinite(million)
+def test_a_million_owners_have_a_finite_bound():
+    assert math.isfinite(a_theorem_2(setting(epsilon=np.ones(10**6)))[1].value)
 
 
 @given(st.integers(0, 10**6), st.integers(2, 40), st.floats(0.05, 1.0))
@@ -172,7 +167,6 @@ def test_the_published_forms_fail_where_the_errata_say():
         {"gradient_bound": 0.0},
         {"epsilon": np.array([1.0, 0.0])},
         {"epsilon": np.ones(0)},
-        {"counts": np.array([1.0, 0.0])},
         {"smoothness": math.nan},
         {"diameter": -1.0},
         {"step": math.inf},

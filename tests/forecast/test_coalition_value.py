@@ -112,7 +112,7 @@ def test_held_to_the_runs_every_price_passes_through_what_they_cost(seed, N, siz
     saved = float(np.maximum(without - together, 0).sum())
     assert shapley_values(held)[0].sum() == pytest.approx(saved, rel=1e-5, abs=1e-6 * together)
     for i in range(N):
-        found = held.break_even(i, float(without[i]))
+        found = held.break_evens(without)[i]
         # What is a draw is left open by `close_call`; here the two are told apart.
         if abs(np.log(together / without[i])) > 1e-4:
             assert (together < without[i]) == (found is not None and found <= held.epsilon[i] * 1.002)
@@ -188,8 +188,8 @@ def test_runs_far_below_the_curve_do_not_make_any_epsilon_enough():
     tenth = replace(c, curve=NoiseCurve(0.1 * curve.fixed, 0.1 * curve.slope))
     assert tenth.break_even_for_all(0, 0.9 * public) == pytest.approx(1e-4, rel=0.5)
     # The same owners of terms that begin with a worse model: nothing less than that without answers.
-    assert float(held.beginning_at(10.0).curve.at(1e30)) == pytest.approx(10.0)
-    assert held.beginning_at(10.0).together() == pytest.approx(held.together())
+    assert float(held.held_to(held.together(), np.full(3, public), 10.0).curve.at(1e30)) == pytest.approx(10.0)
+    assert held.held_to(held.together(), np.full(3, public), 10.0).together() == pytest.approx(held.together())
 
 
 @given(seeds, st.integers(2, 5))
@@ -197,12 +197,12 @@ def test_worth_in_epsilon_and_in_records_say_what_leaving_costs(seed, N):
     c = some_consortium(np.random.default_rng(seed), N)
     for i, lost in enumerate(c.loss_without()):
         others = np.arange(N) != i
-        times = c.epsilon_in_place_of(i)
+        times = c.epsilons_in_place()[i]
         if times is not None and times > 1.1e-4:
             more = dataclasses.replace(c, epsilon=times * c.epsilon)
             assert float(more.cost(others)) <= c.together() * (1 + 1e-9)
             assert (times > 1) == (lost > 0) or abs(times - 1) < 2e-3
-        welcome = c.welcome(i)
+        welcome = c.welcomes()[i]
         if welcome is not None and abs(welcome / c.epsilon[i] - 1) > 2e-3:
             assert (welcome <= c.epsilon[i]) == (lost >= 0)
         ψ_of = c.together()
@@ -299,7 +299,7 @@ def test_nobody_is_left_when_the_only_owner_leaves():
     c = some_consortium(np.random.default_rng(0), 1)
     assert c.loss_without()[0] == np.inf
     assert c.alone()[0] == 0
-    assert c.break_even(0, float(c.alone()[0])) is None  # its own model is the best there is
+    assert c.break_evens(c.alone())[0] is None  # its own model is the best there is
 
 
 def test_a_small_conservative_owner_hurts():
@@ -370,7 +370,7 @@ def test_break_even_is_where_a_dense_scan_first_sees_joining_pay(seed):
     c = some_consortium(rng, 3)
     for i, public_only in enumerate((1e-9, 1e-2, np.inf)):
         target = min(float(c.alone()[i]), public_only)
-        for found, owner in ((c.break_even(i, target), i), (c.break_even_for_all(i, target), None)):
+        for found, owner in ((c.break_evens(np.full(3, target))[i], i), (c.break_even_for_all(i, target), None)):
             expected = scanned(lambda ε, o=owner, t=target: everybody(changed(c, o, ε)) < t)
             if expected is None:
                 assert found is None
@@ -496,7 +496,7 @@ def test_owners_of_one_kind_are_worth_what_they_are_one_by_one(seed, counts, spr
     assert float(kinds.cost(kinds.best_numbers())) == pytest.approx(float(each.cost(each.best_numbers())), rel=1e-9)
     assert kinds.weighted(kinds.best_weights()) == pytest.approx(each.weighted(each.best_weights()), rel=1e-9)
     for target in (1e-4, 1e-2):
-        assert kinds.break_even(0, target) == each.break_even(0, target)
+        assert kinds.break_evens(np.full(len(counts), target))[0] == each.break_evens(np.full(sum(counts), target))[0]
         assert kinds.epsilon_for(target) == each.epsilon_for(target)
 
 

@@ -19,8 +19,7 @@ from copriv.market import MECHANISMS
 from copriv.market import mechanisms as posted
 from copriv.market.allocation import _searched, coalition_values, shapley_shares
 from copriv.market.costs import PrivacyCosts
-from copriv.market.exchange import even_epsilon, exchange
-from copriv.market.mechanisms import common, equal, shapley
+from copriv.market.mechanisms import common, equal, even_epsilon, exchange, shapley
 from copriv.terms import PrivacyCost
 
 SHAPES = (

@@ -418,7 +418,10 @@ def test_a_fit_to_rows_that_stand_for_many_records_takes_no_more_noise_for_signa
     model = Regression(Records(x[:200], rng.normal(size=200), np.ones(200)))
     whole, share, left = np.column_stack([x, np.ones(1500)]), [], []
     for seed in range(30):
-        few, many = (model.drawn(np.random.default_rng(seed), x, records) for records in (1500, 40_000))
+        few, many = (
+            model.told(np.random.default_rng(seed), x, np.ones(len(x)), records=records).target
+            for records in (1500, 40_000)
+        )
         noise = few - many
         at = whole @ np.linalg.lstsq(whole, noise, rcond=None)[0]
         assert np.square(at).sum() > 0.9 * np.square(noise).sum()  # it is noise that a model can follow that goes

@@ -191,6 +191,19 @@ def details(outlook: Forecast) -> list[str | Table]:
     terms = [("Agreed", outlook.agreed), ("Recommended", outlook.recommended)]
     if outlook.comparison.same:
         terms = [("Agreed and recommended", outlook.agreed)]
+    proved: list[str | Table] = []
+    if outlook.bounds:
+        head = ("the papers' bounds for the agreed rule: on psi, or on the squared error of the parameters", "value")
+        proved = [
+            "6. What do the papers prove of the agreed rule?",
+            Table.of(
+                (*head, "may be used here"),
+                outlook.bounds,
+                lambda one: (one.source, plain_number(outlook.shown(one)), yes_or_no(one.conditions_met)),
+                "bounds",
+            ),
+            "",
+        ]
     return [
         title(outlook),
         made_from(outlook),
@@ -228,7 +241,7 @@ def details(outlook: Forecast) -> list[str | Table]:
         "share: its fair part (Shapley) of what joining saves all those for whom it pays.",
         *about_coalitions(outlook),
         "",
-        *_proved(outlook),
+        *proved,
         of_forecast(outlook),
     ]
 
@@ -327,31 +340,14 @@ def _bringing(outlook: Forecast) -> Table:
             "none" if instead is None else f"{times(instead)} times",
         )  # fmt: skip
         weights = plain_number(owner.records / records), plain_number(owner.best_weight)
-        return owner.called, *(("-",) * 3 if outlook.n_owners == 1 else of_others), *weights, _share(owner, saved)
+        share = "-"
+        if saved > 0:
+            error = f" ± {100 * owner.shapley_error / saved:.0f} %" * (owner.shapley_error > 0)
+            share = f"{100 * owner.shapley / saved:.1f} %{error}"
+        return owner.called, *(("-",) * 3 if outlook.n_owners == 1 else of_others), *weights, share
 
     head = ("owner", "others lose", "in records", "in epsilon", "weight", "best weight", "share")
     return Table.of(head, outlook.owners, cells, "owners")
-
-
-def _share(owner: OwnerForecast, saved: float) -> str:
-    """Format an owner's share of what joining saves; a dash where it saves nothing."""
-    if saved <= 0:
-        return "-"
-    error = f" ± {100 * owner.shapley_error / saved:.0f} %" if owner.shapley_error > 0 else ""
-    return f"{100 * owner.shapley / saved:.1f} %{error}"
-
-
-def _proved(outlook: Forecast) -> list[str | Table]:
-    if not outlook.bounds:
-        return []
-    bounds = Table.of(
-        ("the papers' bounds for the agreed rule: on psi, or on the squared error of the parameters", "value",
-         "may be used here"),
-        outlook.bounds,
-        lambda one: (one.source, plain_number(outlook.shown(one)), yes_or_no(one.conditions_met)),
-        "bounds",
-    )  # fmt: skip
-    return ["6. What do the papers prove of the agreed rule?", bounds, ""]
 
 
 def about_coalitions(outlook: Forecast) -> list[str]:

@@ -1,4 +1,4 @@
-"""What is said of a data market: the five mechanisms side by side, then who answers, uses and pays under one of them."""
+"""A data market in tables: the five mechanisms side by side, then each owner's part in one of them."""
 
 from copriv.formatting.cards import Card, Table
 from copriv.formatting.numbers import counted, listed, percent, plain_number, yes_or_no

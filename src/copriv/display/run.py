@@ -40,20 +40,15 @@ def run_tables(record: dict[str, Any]) -> tuple[Table, Table]:
 
 
 def now_known(known: dict[str, Any]) -> str:
-    """Say what a pilot told: ψ of the run and for whom joining pays, after it and before it (`Decision.said`)."""
-
-    def range_of(found: dict[str, Any]) -> str:
-        ψ = found["relative_fitness"]
-        return f"{percent(ψ['median'])} ({percent(ψ['low'])} to {percent(ψ['high'])})"
-
-    def pays(found: dict[str, Any]) -> str:
-        said = [one["verdict"] for one in found["owners"].values()]
-        return f"pays for {said.count('yes')}, not for {said.count('no')}, open for {said.count('open')}"
-
-    before, after = known["before"], known["after"]
+    """Say what a pilot told: ψ of the run and for whom joining pays, after it and before it (`AfterPilot.said`)."""
+    ends, pays = [], []
+    for phase in ("before", "after"):
+        ψ, said = known[phase]["relative_fitness"], [one["verdict"] for one in known[phase]["owners"].values()]
+        ends.append(estimated(ψ["median"], ψ["low"], ψ["high"]))
+        pays.append(f"pays for {said.count('yes')}, not for {said.count('no')}, open for {said.count('open')}")
     return (
-        f"Now we know: the run ends {range_of(after)} above the best model; before the pilot, {range_of(before)}. Joining "
-        f"{pays(after)} of {counted(len(after['owners']), 'owner')}; before the pilot, {pays(before)}."
+        f"Now we know: the run ends {ends[1]} above the best model; before the pilot, {ends[0]}. Joining {pays[1]} of "
+        f"{counted(len(said), 'owner')}; before the pilot, {pays[0]}."
     )
 
 

@@ -80,11 +80,23 @@ def _answer(verdict: Verdict, worthwhile: float) -> str:
     gain, even, rest = (verdict.names(answer) for answer in ("yes", "open", "no"))
     said = []
     if gain:
-        said.append(_paying(verdict, gain))
+        won = [verdict.owners[name] for name in gain]
+        who = "everybody" if len(gain) == len(verdict.owners) > 1 else names(gain)
+        at_home = ", with the common model personalized at home" * ({one.by for one in won} == {"personalized"})
+        better = percent_range(*ends([one.gain for one in won]))
+        whose = _whose(verdict, gain, "their own")
+        said.append(f"Joining pays for {who}: {whose} records would be predicted {better} better{at_home}.")
     if even:
         said.append(_open(verdict, even, worthwhile))
-    if rest:
-        said.append(_not_paying(verdict, rest, worthwhile, alone=not gain and not even))
+    if rest and (gain or even):
+        said.append(f"For {names(rest) if len(rest) <= 2 else 'the others'} it does not pay; nobody loses.")
+    elif rest:
+        who = "anybody" if len(verdict.owners) > 1 else names(rest)
+        whose = _whose(verdict, rest, "nobody's own")
+        would = "would" if whose == "nobody's own" else "would not"
+        said.append(
+            f"Joining does not pay for {who}: {whose} records {would} be predicted {percent(worthwhile)} better."
+        )
     if not even:
         least = min(max(one.probability, 1.0 - one.probability) for one in verdict.owners.values())
         each = "That" if len(verdict.owners) == 1 else "For each owner that"
@@ -93,28 +105,11 @@ def _answer(verdict: Verdict, worthwhile: float) -> str:
     return " ".join(said)
 
 
-def _paying(verdict: Verdict, gain: Sequence[str]) -> str:
-    """Say who gains, on which records, by how much and with which model."""
-    won = [verdict.owners[name] for name in gain]
-    who = "everybody" if len(gain) == len(verdict.owners) > 1 else names(gain)
-    records = "everybody's"
-    if verdict.goal == "own":
-        records = "its own" if len(gain) == 1 else "their own"
-    at_home = ", with the common model personalized at home" if {one.by for one in won} == {"personalized"} else ""
-    better = percent_range(*ends([one.gain for one in won]))
-    return f"Joining pays for {who}: {records} records would be predicted {better} better{at_home}."
-
-
-def _not_paying(verdict: Verdict, rest: Sequence[str], worthwhile: float, alone: bool) -> str:
-    """Say who gains less than is worthwhile."""
-    if not alone:
-        return f"For {names(rest) if len(rest) <= 2 else 'the others'} it does not pay; nobody loses."
-    who = "anybody" if len(verdict.owners) > 1 else names(rest)
-    records = "everybody's"
-    if verdict.goal == "own":
-        records = "its own" if len(rest) == 1 else "nobody's own"
-    would = "would" if records == "nobody's own" else "would not"
-    return f"Joining does not pay for {who}: {records} records {would} be predicted {percent(worthwhile)} better."
+def _whose(verdict: Verdict, owners: Sequence[str], of_several: str) -> str:
+    """Name the records that a verdict on these owners is about."""
+    if verdict.goal == "common":
+        return "everybody's"
+    return "its own" if len(owners) == 1 else of_several
 
 
 def _remedy(outlook: Forecast) -> str:
@@ -266,7 +261,15 @@ def with_sum(outlook: Forecast) -> str | None:
     found = outlook.with_sum
     if found is None:
         return None
-    hidden, each = (_for_whom(ε) for ε in (found.break_even_epsilon, found.break_even_epsilon_each))
+
+    def for_whom(epsilon: float | None) -> str:
+        if epsilon is None:
+            return "for nobody"
+        if epsilon <= LEAST_EPSILON:
+            return "for somebody at any budget"
+        return f"for somebody from a budget of {plain_number(epsilon)} of every owner"
+
+    hidden, each = (for_whom(ε) for ε in (found.break_even_epsilon, found.break_even_epsilon_each))
     least = f"{hidden}, with or without it" if hidden == each else f"{hidden} with it, and {each} without"
     reached, seen = percent(found.together), percent(outlook.together)
     compared = "as without" if reached == seen else f"in place of {seen}"
@@ -285,14 +288,6 @@ def noise(share: float | None, cost: str = "that") -> str:
         return ""
     left = "bounds on gradients, the step and the number of answers leave the rest, whatever the noise"
     return f"Noise is {percent(round(share, 2))} of {cost} on average; {left}."
-
-
-def _for_whom(epsilon: float | None) -> str:
-    if epsilon is None:
-        return "for nobody"
-    if epsilon <= LEAST_EPSILON:
-        return "for somebody at any budget"
-    return f"for somebody from a budget of {plain_number(epsilon)} of every owner"
 
 
 def assumption(outlook: Forecast) -> str:

@@ -25,7 +25,6 @@ all Np numbers are coupled.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -119,36 +118,16 @@ def on_graph(quadratic: Quadratic, owners: OwnersOnGraph, recursion: InRounds, s
         W, noise = np.asarray(np.kron(W, np.eye(p))), np.repeat(noise, p)
         r, z = at_best.reshape(1, -1), np.tile(θ0 - best, N)[None]
         A = np.kron(np.eye(N), quadratic.hessian)[None] / N
-    return _cost(_Linear.of(W, D, r, noise, owners.tracking), A, z, recursion)
-
-
-@dataclass(frozen=True, eq=False)
-class _Linear:
-    """s ← (F0 + a F1)s + (G0 + a G1)(r + ξ), in blocks that are independent of each other."""
-
-    F0: Any
-    F1: Any
-    G0: Any
-    G1: Any
-    r: Any
-    noise: Any
-
-    @classmethod
-    def of(cls, W: Array, D: Array, r: Array, noise: Array, tracking: bool) -> "_Linear":
-        W = np.broadcast_to(W, D.shape)
-        if not tracking:
-            return cls(W, -W @ D, np.zeros_like(D), -W, r, noise)
+    # s ← (F0 + a F1)s + (G0 + a G1)(r + ξ), in blocks that are independent of each other; s is z, and u with tracking.
+    W = np.broadcast_to(W, D.shape)
+    F0, F1, G0, G1 = W, -W @ D, np.zeros_like(D), -W
+    if owners.tracking:
         none, V = np.zeros_like(D), W - np.eye(D.shape[-1])
         F0, F1 = np.block([[W, none], [V @ D, W]]), np.block([[-W @ D, -W], [none, none]])
-        return cls(F0, F1, np.concatenate([none, V], axis=1), np.concatenate([-W, none], axis=1), r, noise)
-
-
-def _cost(linear: _Linear, A: Array, z: Array, recursion: InRounds) -> Float[Array, " k"]:
-    """½ tr(A E zzᵀ) of the models, or of their averages, at the start and after each round."""
+        G0, G1 = np.concatenate([none, V], axis=1), np.concatenate([-W, none], axis=1)
     size = z.shape[1]
-    s = np.zeros(linear.F0.shape[:2])
+    s, S = np.zeros(F0.shape[:2]), np.zeros_like(F0)
     s[:, :size] = z
-    S = np.zeros_like(linear.F0)
     average, C, V = z, np.zeros((*S.shape[:2], size)), np.zeros_like(A)
     costs = []
 
@@ -157,14 +136,14 @@ def _cost(linear: _Linear, A: Array, z: Array, recursion: InRounds) -> Float[Arr
 
     note(z, V)
     for k, a in enumerate(recursion.steps):
-        F, G = linear.F0 + a * linear.F1, linear.G0 + a * linear.G1
+        F, G = F0 + a * F1, G0 + a * G1
         if recursion.average is not None:
             w = recursion.average[k]
             now = C[:, :size]
             average = (1 - w) * average + w * s[:, :size]
             V = (1 - w) ** 2 * V + w * (1 - w) * (now + now.transpose(0, 2, 1)) + w**2 * S[:, :size, :size]
             C = F @ ((1 - w) * C + w * S[:, :, :size])
-        s = (F @ s[:, :, None] + G @ linear.r[:, :, None])[:, :, 0]
-        S = F @ S @ F.transpose(0, 2, 1) + (G * linear.noise) @ G.transpose(0, 2, 1)
+        s = (F @ s[:, :, None] + G @ r[:, :, None])[:, :, 0]
+        S = F @ S @ F.transpose(0, 2, 1) + (G * noise) @ G.transpose(0, 2, 1)
         note(*((s[:, :size], S[:, :size, :size]) if recursion.average is None else (average, V)))
     return np.array(costs)

@@ -46,14 +46,14 @@ class Counts:
     successor: Integers
     """The class after an answer; −1 where the cap is reached."""
     preference: Float[Array, " classes"]
-    """How likely one owner of the class is to talk next, relative to the others."""
+    """Relative probability that one owner of the class answers next."""
     slot: Integers
     """Index in S of the sum over the class; −1 for owners without a memory."""
     first: tuple[int, ...]
     """The owners of each class at the start."""
     capped: bool
     events: int
-    """How many happen before every owner has reached its cap."""
+    """Number of events until every owner has reached its cap."""
 
     @classmethod
     def of(cls, owners: OwnerKinds, caps: Integers | None, horizon: int, order: Order, remembers: bool) -> "Counts":
@@ -274,10 +274,10 @@ def in_turns(
             f"owners: {owners.number:,} of {len(kinds.records):,} kinds can answer in more ways than an exact recursion can "
             "follow; simulate these terms instead"
         )
-    if isinstance(recursion, WithMemory):
-        cost = by_counts(d, counts, MemoryEvent(d, counts, recursion.step))
-    else:
-        cost = by_counts(d, counts, CopiesEvent(d, counts, recursion.step, recursion.learner_step))
+    event: CopiesEvent | MemoryEvent = MemoryEvent(d, counts, recursion.step)
+    if isinstance(recursion, WithCopies):
+        event = CopiesEvent(d, counts, recursion.step, recursion.learner_step)
+    cost = by_counts(d, counts, event)
     return np.pad(cost, (0, T + 1 - len(cost)), mode="edge")
 
 

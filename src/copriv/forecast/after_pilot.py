@@ -109,7 +109,7 @@ def after_pilot(before: PublicSample, problem: Problem, seed: int = 0) -> Public
 
 
 def pilots(problem: Problem, streams: Sequence[np.random.SeedSequence]) -> Float[Array, "seen answer"]:
-    """What a learner sees of a simulated pilot: each owner's answer or, where it sees sums alone, their weighted mean."""
+    """Simulate the answers that a learner sees in a pilot: of each owner or, where it sees sums only, their weighted mean."""
     if problem.terms.summed:
         return one_sum(problem, streams)
     return np.concatenate(one_answers(problem, streams, problem.terms.noise_scales()))

@@ -13,6 +13,7 @@ the i-th smallest of W with probability i/(W + 1), not i/W.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from typing import Any, ClassVar, Literal
 
@@ -74,8 +75,13 @@ class Band(Shown, Framed):
         """Mean, low, high and median after the last query."""
         return {name: float(getattr(self, name)[-1]) for name in ("mean", "low", "high", "median")}
 
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The curves by name, with k."""
+        return vars(self)
+
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
-        return {"curve": lambda: {name: getattr(self, name) for name in ("k", "mean", "median", "low", "high")}}
+        return {"curve": lambda: self.columns}
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +125,7 @@ class Assessment(Shown, Framed):
         return self.relative_fitness._frames()
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract, with the curve added."""
+        """Return the fields of the JSON contract, and the curve."""
         ψ, terms = self.relative_fitness, self.agreement.agreement
         return {
             "rule": terms.rule,
@@ -133,7 +139,7 @@ class Assessment(Shown, Framed):
             "feature_bound": self.agreement.data.feature_bound,
             "private": self.private,
             "words": self.words,
-            "curve": {name: getattr(ψ, name).tolist() for name in ("k", "mean", "median", "low", "high")},
+            "curve": {name: curve.tolist() for name, curve in ψ.columns.items()},
         }
 
 
@@ -155,7 +161,7 @@ class Run:
         return self.assessment.insured_cost
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract."""
+        """Return the fields of the JSON contract."""
         return {
             "words": self.choice.describe(),
             "relative_fitness": self.cost,
@@ -182,15 +188,14 @@ class Comparison:
         """Compare two assessments made in the same worlds."""
         if agreed is recommended:
             return cls(True, 1.0, True, True)
-        times = 1.0
-        if recommended.insured_cost > 0:
-            times = agreed.insured_cost / recommended.insured_cost
-        return cls(False, times, _equal(agreed, recommended, np.mean), _equal(agreed, recommended, np.median))
+        now, best = agreed.insured_cost, recommended.insured_cost
+        equal = (_equal(agreed, recommended, statistic) for statistic in (np.mean, np.median))
+        return cls(False, now / best if best > 0 else 1.0, *equal)
 
 
 @dataclass(frozen=True)
 class Robustness:
-    """What it costs to bear owners that lie (`agreement.robust`), where nobody does."""
+    """Cost of an aggregation that is robust against lying owners (`agreement.robust`), where no owner lies."""
 
     liars: int
     """f."""
@@ -202,16 +207,14 @@ class Robustness:
     """Lower bound on ψ with f liars, for owners as unlike as assumed: u f/(2(N − f)²), whatever the learner does."""
 
     @classmethod
-    def of(cls, agreed: Assessment, averaged: Assessment, heterogeneity: float) -> "Robustness | None":
-        """Compare terms with the same terms whose answers are averaged; None where they are the same.
+    def of(cls, agreed: Assessment, averaged: Assessment, liars: int, heterogeneity: float) -> "Robustness":
+        """Compare terms that bear `liars` owners that lie with the same terms whose answers are averaged.
 
         The floor: two disjoint sets of f owners, each said to lie by the other, leave the learner with the same answers. It
         cannot be nearer to both of the best models without either set than half of their distance, whose square, in ψ, is
         2u f/(N − f)² on average over sets that are drawn from owners of heterogeneity u.
         """
-        f, N = agreed.agreement.agreement.robust, agreed.agreement.n_owners
-        if f is None:
-            return None
+        f, N = liars, agreed.agreement.n_owners
         ψ, plain = (one.relative_fitness.end["mean"] for one in (agreed, averaged))
         return cls(f, ψ, plain, heterogeneity * f / (2.0 * (N - f) ** 2))
 
@@ -221,13 +224,13 @@ class Robustness:
         return self.relative_fitness / max(self.averaged, 1e-300)
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract of a forecast."""
+        """Return the fields of a forecast's JSON contract."""
         return {**vars(self), "times": self.times}
 
 
 @dataclass(frozen=True)
 class CostOfGraph:
-    """What it costs that owners on a graph hear their neighbours alone (`agreement.graph`)."""
+    """Cost of a run in which owners exchange vectors with their neighbours on a graph only (`agreement.graph`)."""
 
     spectral_gap: float
     """The least share of the owners' disagreement that the exchanges of a round remove."""
@@ -263,16 +266,16 @@ class CostOfGraph:
         return self.relative_fitness / max(self.central, 1e-300)
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract of a forecast."""
+        """Return the fields of a forecast's JSON contract."""
         return {**vars(self), "times": self.times}
 
 
 @dataclass(frozen=True, eq=False)
 class WithSum:
-    """What it would cost if the learner saw only the sum of the owners' answers (`aggregation = "sum"`)."""
+    """Cost if the learner saw only the sum of the owners' answers (`aggregation = "sum"`)."""
 
     assessment: Assessment
-    """Of the best terms found, in the worlds of the forecast."""
+    """Assessment of the best terms found, in the worlds of the forecast."""
     break_even_epsilon: float | None
     """The least ε, the same for all owners, at which joining typically pays for one of them; None where no ε is enough."""
     break_even_epsilon_each: float | None
@@ -284,7 +287,7 @@ class WithSum:
         return self.assessment.relative_fitness.end["median"]
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract of a forecast."""
+        """Return the fields of a forecast's JSON contract."""
         terms = self.assessment.agreement
         return {
             "colluding": terms.colluding,
@@ -391,34 +394,28 @@ def _exact_mean(problem: Problem) -> Array | None:
         return None
     # The recursions assume Laplace noise of the same scale in every answer.
     pure = isinstance(mechanism, GradientNoise) and mechanism.guarantee is Guarantee.PURE
-    if (
-        terms.robust is not None
-        or terms.schedule == "rounds"
-        or not pure
-        or mechanism.law(agreement) is not Law.LAPLACE
-    ):
+    pure = pure and mechanism.law(agreement) is Law.LAPLACE
+    if not pure or terms.robust is not None or terms.schedule == "rounds":
         return None  # before `recursion` is called: where owners answer once, the step may still be "auto"
     recursion = named(terms.rule).recursion(agreement)
     if terms.graph is not None and isinstance(recursion, InRounds):
         made = {id(one): Quadratic.of(one, problem.regularizer) for one in problem.owners}
         own, scales = tuple(made[id(one)] for one in problem.owners), agreement.noise_scales()
         on = OwnersOnGraph(Graph.of(agreement), bool(terms.tracking), agreement.weights, scales, own)
-        try:
-            return np.asarray(on_graph(quadratic, on, recursion, problem.start) / problem.optimum.value)
-        except CoprivError:
-            return None  # the exact recursion takes too long for these owners
-    if recursion is None or not np.allclose(agreement.records / agreement.records.sum(), agreement.weights):
+        exact = partial(on_graph, quadratic, on, recursion, problem.start)
+    elif recursion is None or not np.allclose(agreement.records / agreement.records.sum(), agreement.weights):
         return None
-    kinds, counts = np.unique(_as_participants(agreement), axis=0, return_counts=True)
-    answers = agreement.answers - agreement.attempts
-    caps = float(answers) if answers < terms.horizon else None
-    owners = OwnerKinds.of(kinds[:, 0], kinds[:, 1], counts, caps, kinds[:, 2])
-    order: Order = "random order" if terms.schedule == "random-order" else "uniform"
+    else:
+        kinds, counts = np.unique(_as_participants(agreement), axis=0, return_counts=True)
+        answers = agreement.answers - agreement.attempts
+        caps = float(answers) if answers < terms.horizon else None
+        owners = OwnerKinds.of(kinds[:, 0], kinds[:, 1], counts, caps, kinds[:, 2])
+        order: Order = "random order" if terms.schedule == "random-order" else "uniform"
+        exact = partial(expected_cost, recursion, quadratic, owners, terms.horizon, problem.start, order)
     try:
-        cost = expected_cost(recursion, quadratic, owners, terms.horizon, problem.start, order)
+        return np.asarray(exact() / problem.optimum.value)
     except CoprivError:
         return None  # the exact recursion takes too long for these owners
-    return np.asarray(cost / problem.optimum.value)
 
 
 BAND = (0.05, 0.95)

@@ -23,7 +23,6 @@ Cross-validation fits to fewer than n records; this is corrected to first order 
 and their Application, 1997, §6.4.1).
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -36,8 +35,8 @@ from copriv.agreement import Agreement
 from copriv.errors import CoprivError, InvalidInput
 from copriv.forecast.result import Forecast, check_is_of
 from copriv.forecast.standalone_models import personalized_cost
-from copriv.formatting.cards import Shown
-from copriv.formatting.numbers import json_ready, mapping
+from copriv.formatting.cards import Shown, Written
+from copriv.formatting.numbers import mapping
 from copriv.model.fitness import one_thread
 from copriv.model.records import Records
 from copriv.populations.diagnosis import distances
@@ -58,7 +57,7 @@ NOT_FOR_RELEASE = (
 
 
 @dataclass(frozen=True)
-class VerdictAtHome(Shown):
+class VerdictAtHome(Shown, Written):
     """Whether joining pays for one owner, by its own records. Not for release.
 
     >>> home = copriv.owner_verdict(agreement, "north", data[0], outlook, public=public)
@@ -116,10 +115,6 @@ class VerdictAtHome(Shown):
             "errors": dict(self.errors),
             "reason": self.reason or None,
         }
-
-    def to_json(self) -> str:
-        """`to_dict` as JSON text."""
-        return json.dumps(json_ready(self.to_dict()), indent=2)
 
 
 @one_thread()

@@ -1,7 +1,7 @@
 """Value of coalitions: what an owner gains and contributes, from the noise curve and the public sample alone.
 
-A coalition C with weights w trains, at its own best setting, a model whose expected fitness on all owners' records is
-off the best by (in ψ)
+A coalition C with weights w trains, at its own best setting, a model whose expected fitness on all owners' records exceeds
+the least one by (in ψ)
 
     cost(C, w)  =  κ(Σ w_i²/n_i − 1/n)   sampling error
                 +  curve(ν(w))           cost of privacy at its best setting, ν = Σ w_i² κ_i²/(n_i ε_i)²
@@ -45,8 +45,6 @@ from copriv.types import Array
 
 EXACT_OWNERS = 12
 """Most owners for whom Shapley values and best subsets are exact, from all 4,096 coalitions."""
-SWAPS = 1_000_000
-"""Most pairs of owners whose exchange is tried at once in the search for the best coalition."""
 LEAST_EPSILON, MOST_EPSILON = 1e-4, 1e4
 """Range in which a break-even ε is searched for; where the lower end is enough, so is any ε."""
 
@@ -105,10 +103,6 @@ class Consortium(Shown):
         """
         return replace(self, curve=self.curve.through(self.together_noise, together, start), without=without)
 
-    def beginning_at(self, start: float) -> "Consortium":
-        """The same owners and cost of all together, with another ψ of the terms' start."""
-        return replace(self, curve=self.curve.through(self.together_noise, self.together(), start))
-
     @property
     def without_joining(self) -> Float[Array, " owners"]:
         """ψ of each owner's best model without joining."""
@@ -151,7 +145,7 @@ class Consortium(Shown):
 
     @property
     def _joined(self) -> np.ufunc:
-        """How (κ_i/ε_i)² of a coalition's members make the number that its noise follows from."""
+        """Ufunc that combines (κ_i/ε_i)² over a coalition: the sum, or the maximum where only the sum of answers is seen."""
         return np.add if self.uncounted is None else np.maximum
 
     @cached_property
@@ -280,7 +274,7 @@ class Consortium(Shown):
             return np.asarray(members + change[k] * (np.arange(len(members)) == i))
         outside = np.flatnonzero(members < self.number)
         inside = np.flatnonzero(members > 0)
-        for i in inside[: SWAPS // max(len(outside), 1)] if len(outside) else ():
+        for i in inside[: 1_000_000 // max(len(outside), 1)] if len(outside) else ():  # a million pairs at most
             swapped = self.priced(*(total - each[i] + each[outside] for total, each in zip(now, sums, strict=True)))
             if swapped.min() < enough:
                 members = members.copy()
@@ -290,9 +284,7 @@ class Consortium(Shown):
         return None
 
     def loss_without(self) -> Float[Array, " owners"]:
-        """Rise of ψ for the others when each owner leaves; negative where they are better off."""
-        if self.number.sum() == 1:
-            return np.full(1, np.inf)
+        """Rise of ψ for the others when each owner leaves; negative where they are better off, infinite for a single owner."""
         return self._without_one() - self.together()
 
     def _without_one(self, factor: float | Array = 1.0) -> Float[Array, " owners"]:
@@ -305,7 +297,7 @@ class Consortium(Shown):
         asked = self._joined(self._asked_of_others, (self.overlap / epsilon) ** 2)
         return self._everybody(asked)
 
-    def _with_all_at(self, epsilon: Float[Array, "*many"]) -> Float[Array, "*many"]:
+    def with_all_at(self, epsilon: Float[Array, "*many"]) -> Float[Array, "*many"]:
         """ψ of all owners when each of them has this ε."""
         several = self.number if self.uncounted is None else 1.0
         return self._everybody(self._joined.reduce(several * self.overlap**2) / epsilon**2)
@@ -327,12 +319,8 @@ class Consortium(Shown):
         # One more record adds to the total too: κ(1/n − 1/n) stays 0, and only the noise falls.
         return np.asarray(by_epsilon), np.full(len(self.records), slope * 2.0 * ν / n)
 
-    def break_even(self, owner: int, target: float) -> float | None:
-        """The smallest ε of this owner, the others' as agreed, at which ψ is below `target`; None where there is none."""
-        return self.break_evens(np.full(len(self.records), target))[owner]
-
     def break_evens(self, targets: Float[Array, " owners"]) -> list[float | None]:
-        """`break_even` of each owner, with a target of its own."""
+        """The smallest ε of each owner, the others' as agreed, at which ψ is below its target; None where there is none."""
         return smallest_of_each(lambda ε: self._with_one_at(ε) < targets, len(self.records))
 
     def break_even_for_all(self, owner: int, target: float) -> float | None:
@@ -341,11 +329,11 @@ class Consortium(Shown):
 
     def break_evens_for_all(self, targets: Float[Array, " owners"]) -> list[float | None]:
         """`break_even_for_all` for each owner's target."""
-        return smallest_of_each(lambda ε: self._with_all_at(ε) < targets, len(self.records))
+        return smallest_of_each(lambda ε: self.with_all_at(ε) < targets, len(self.records))
 
     def epsilon_for(self, target: float) -> float | None:
         """The smallest ε of all owners at which ψ ≤ target; None where there is none."""
-        return smallest(lambda ε: bool(self._with_all_at(np.array([ε]))[0] <= target), 1e-6, 1e6)
+        return smallest(lambda ε: bool(self.with_all_at(np.array([ε]))[0] <= target), 1e-6, 1e6)
 
     def owners_for(self, target: float, records: float, epsilon: float, most: int = 10**6) -> int | None:
         """The smallest number of equal owners of these records and ε with ψ ≤ target; None where `most` are too few."""
@@ -361,21 +349,13 @@ class Consortium(Shown):
         """Number n' of pooled, non-private records whose model costs as much: κ/n' = ψ + κ/n; at most n."""
         return min(self.information / max(cost + self.information / self.total, 1e-300), self.total)
 
-    def welcome(self, owner: int) -> float | None:
-        """The smallest ε of this owner, the others' as agreed, at which the others do not lose by its joining."""
-        return self.welcomes()[owner]
-
     def welcomes(self) -> list[float | None]:
-        """`welcome` of each owner."""
+        """The smallest ε of each owner, the others' as agreed, at which the others do not lose by its joining."""
         without = self._without_one()  # infinite for a single owner
         return smallest_of_each(lambda ε: self._with_one_at(ε) <= without, len(self.records))
 
-    def epsilon_in_place_of(self, owner: int) -> float | None:
-        """The smallest factor on the others' ε with which they reach ψ of all without this owner."""
-        return self.epsilons_in_place()[owner]
-
     def epsilons_in_place(self) -> list[float | None]:
-        """`epsilon_in_place_of` each owner."""
+        """For each owner the smallest factor on the others' ε with which they reach ψ of all owners without it."""
         wanted = self.together()
         return smallest_of_each(lambda t: self._without_one(t) <= wanted, len(self.records))
 
@@ -429,16 +409,18 @@ def shapley_values(
     """
     N, kinds = int(members.number.sum()), len(members.records)
     if N <= EXACT_OWNERS:
-        values = np.bincount(members.entries, weights=_exact(members.one_by_one(), N), minlength=kinds)
+        worth = np.append(0.0, _worth(members.one_by_one(), coalitions(N)[1:]))
+        values = np.bincount(members.entries, weights=exact_shapley(worth), minlength=kinds)
         return values / members.number, np.zeros(kinds)
     if 2 * kinds <= N and kinds <= 64:
         return _by_kind(members, samples, seed)
     return _by_orders(members, samples, seed)
 
 
-def _exact(members: Consortium, N: int) -> Array:
-    every = coalitions(N)
-    worth, values = np.concatenate([[0.0], _worth(members, every[1:])]), np.empty(N)
+def exact_shapley(worth: Float[Array, " coalitions"]) -> Float[Array, " owners"]:
+    """Shapley values from the worth of all 2^N coalitions, in the order of `coalitions`."""
+    N = len(worth).bit_length() - 1
+    every, values = coalitions(N), np.empty(N)
     share = np.array([1.0 / (N * comb(N - 1, int(size))) for size in every.sum(axis=1)[:-1]] + [0.0])
     for i in range(N):
         without = np.flatnonzero(~every[:, i])

@@ -156,9 +156,9 @@ def forecast_of(
     robustness = graph = None
     if settled.agreement.graph is not None:
         graph = CostOfGraph.of(agreed, lambda terms: assessed(terms, words))
-    if settled.agreement.robust is not None:
-        averaged = settled.replace(agreement={"robust": None, "robust_by": None})
-        robustness = Robustness.of(agreed, assessed(averaged, words), (not heterogeneity.alike) * heterogeneity.value)
+    if (liars := settled.agreement.robust) is not None:
+        averaged = assessed(settled.replace(agreement={"robust": None, "robust_by": None}), words)
+        robustness = Robustness.of(agreed, averaged, liars, (not heterogeneity.alike) * heterogeneity.value)
     report(3, 4)
     # The plan's choice, the runner-up, and the best choices with and without every promise; each once, as the agreed terms are.
     reported = [best.choice, best.runner_up, *chain(*best.trades().values())]

@@ -18,7 +18,7 @@ from copriv.errors import AgreementError, DataError, NotCertified
 from copriv.forecast.assessment import RUNS, WORLDS, assess, quantiles
 from copriv.forecast.forecaster import public_problem
 from copriv.forecast.standalone_models import WithoutJoining
-from copriv.formatting.cards import Columns, Drawn, Framed, Shown, above, columns_of
+from copriv.formatting.cards import Columns, Drawn, Framed, Shown, columns_of, in_words
 from copriv.mechanisms import Guarantee, OneAnswer
 from copriv.plan.one_answer import plan_one_answer
 from copriv.populations.dealt import draw_worlds, heterogeneity_of
@@ -60,10 +60,7 @@ class OwnLearnersForecast(Shown, Framed, Drawn):
     public_only: float
     learners: tuple[LearnerForecast, ...]
 
-    @property
-    def verdict(self) -> str:
-        """One sentence for the people who decide."""
-        return str(above("copriv.display.verdict:of_own_learners")(self))
+    verdict = in_words("copriv.display.verdict:of_own_learners", "One sentence for the people who decide.")
 
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
         return {"owners": lambda: columns_of(self.learners, [field.name for field in fields(LearnerForecast)])}

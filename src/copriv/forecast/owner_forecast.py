@@ -22,7 +22,7 @@ from copriv.types import Array, Whole
 
 @dataclass(frozen=True)
 class OwnerForecast(Shown):
-    """What joining means for one owner. ψ throughout, on all owners' records; lower is better.
+    """Forecast of one owner: its models, the verdict, and its value to the others. Costs are ψ on all owners' records.
 
     >>> north = outlook.owners[0]
     >>> north.called, north.records, north.verdict
@@ -114,22 +114,29 @@ def owners_of(
     weights = members.best_weights()
     shapley, error = shapley_values(members)
     tables, models = agreement.owner_tables, {}
-    of, all_sizes = [], len(agreement.owner_tables) <= ALL_SIZES
+    of: list[_Models] = []
     for i, owner in enumerate(tables):
-        kind = i if judged.known else owner.records if all_sizes else round(100.0 * np.log(owner.records))
-        if kind not in models:  # what an owner has without joining depends on its size alone
+        kind = owner.records  # what an owner has without joining depends on its size alone
+        if judged.known:
+            kind = i
+        elif len(tables) > 256:  # those whose records differ by 1 % or less share an assessment
+            kind = round(100.0 * np.log(owner.records))
+        if kind not in models:
             models[kind] = _Models.of(judged, recommended, i, asked)
         of.append(models[kind])
     usual = np.array([one.usual for one in of])
     break_even = members.break_evens(usual)
     # Where the alternatives to joining cost more, a smaller ε is enough, although the start of the terms costs more as well.
+    now, without_joining = members.together(), members.without_joining
     easy, hard = (
-        members.beginning_at(float(np.quantile(starts, q))).break_evens(np.array([one.target[end] for one in of]))
+        members.held_to(now, without_joining, float(np.quantile(starts, q))).break_evens(
+            np.array([one.target[end] for one in of])
+        )
         for q, end in ((0.95, 1), (0.05, 0))
     )
     on_own = members.break_evens(np.array([one.enough for one in of]))
     for_all = members.break_evens_for_all(usual)
-    welcome, in_place, together = members.welcomes(), members.epsilons_in_place(), members.together()
+    welcome, in_place = members.welcomes(), members.epsilons_in_place()
     return tuple(
         OwnerForecast(
             name=owner.name,
@@ -146,7 +153,7 @@ def owners_of(
             count=owner.number,
             number_in_best_subset=round(float(subset[i])),
             welcome_epsilon=welcome[i],
-            worth_in_records=members.as_records(together) - members.as_records(together + float(without[i])),
+            worth_in_records=members.as_records(now) - members.as_records(now + float(without[i])),
             worth_in_epsilon=in_place[i],
             break_even_epsilon=break_even[i],
             break_even_epsilon_low=min(filter(None, (easy[i], break_even[i])), default=None),
@@ -161,13 +168,9 @@ def owners_of(
     )
 
 
-ALL_SIZES = 256
-"""Most tables whose owners' own models are all assessed; of more, those whose records differ by 1 % or less share one."""
-
-
 @dataclass(frozen=True)
 class _Models:
-    """What joining means for an owner whatever its ε: the models that it has, and what they cost."""
+    """Part of an owner's forecast that does not depend on its ε: its models, and their costs."""
 
     usual: float
     """ψ of the better of its own model and the public one, typically."""
@@ -176,7 +179,7 @@ class _Models:
     enough: float
     """The largest ψ of the common model with which joining typically pays on its own records."""
     fields: dict[str, Any]
-    """Of `OwnerForecast`."""
+    """Fields of `OwnerForecast`."""
 
     @classmethod
     def of(cls, judged: WithoutJoining, recommended: Assessment, i: int, asked: Asked) -> "_Models":
@@ -204,21 +207,12 @@ class _Models:
         return cls(usual, ends, enough, fields)
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
-    """The budget of each owner for a record, and the noise that follows."""
-
-    epsilon: Float[Array, " owners"]
-    """ε′_i: over the holders of one record they add up to at most the largest of their ε_i."""
-    noise: float
-    """Σ a_i/ε′_i² relative to that of ε_i/κ_i; at most 1."""
-
-
 def best_split(
     price: Float[Array, " owners"], epsilon: Float[Array, " owners"], overlap: Int[Whole, " owners"]
-) -> Split:
+) -> tuple[Float[Array, " owners"], float]:
     """The best split of a record's budget among the owners that hold it, in place of ε_i/κ_i each.
 
+    Returns each owner's budget ε′_i for a record, and the noise Σ a_i/ε′_i² relative to that of ε_i/κ_i, at most 1.
     price: a_i = (w_i/n_i)²; epsilon: ε_i; overlap: κ_i, the most holders of a record. A record that κ owners hold is answered
     for by all of them, and what they spend on it adds up (S, after Assumption 1). With ε_i/κ each, a person whose record stands
     with owners S loses at most (1/κ) Σ_S ε_i ≤ max_S ε_i: the largest promise among those who hold it. Any ε′ keeps the same
@@ -236,7 +230,7 @@ def best_split(
     plain = ε / κ
     best = float(np.sum(a / plain**2))
     if (κ <= 1).all():
-        return Split(plain, 1.0)
+        return plain, 1.0
     A, b, x = np.eye(len(ε)), ε, plain
     for _ in range(50):
         # In units of ε_i/κ_i and of its noise: the solver needs numbers near 1.
@@ -261,9 +255,7 @@ def best_split(
         A, b = np.vstack([A, sets[broken]]), np.append(b, ε[broken])
     x = x / max(1.0, max(float(_holders(x, ε, κ, i) @ x / ε[i]) for i in range(len(ε))))
     noise = float(np.sum(a / x**2)) / best
-    if noise >= 1.0:
-        return Split(plain, 1.0)
-    return Split(x, noise)
+    return (plain, 1.0) if noise >= 1.0 else (x, noise)
 
 
 def split_of(agreement: Agreement, curve: NoiseCurve) -> dict[str, Any] | None:
@@ -272,11 +264,11 @@ def split_of(agreement: Agreement, curve: NoiseCurve) -> dict[str, Any] | None:
     if (κ <= 1).all() or len(κ) > 100 or agreement.summed:
         return None
     price = (agreement.weights / agreement.records) ** 2
-    found, ν = best_split(price, agreement.epsilons, κ), float(np.sum(price * (κ / agreement.epsilons) ** 2))
+    (ε, noise), ν = best_split(price, agreement.epsilons, κ), float(np.sum(price * (κ / agreement.epsilons) ** 2))
     return {
-        "epsilon": found.epsilon.tolist(),
-        "noise": found.noise,
-        "relative_fitness": float(curve.at(ν * found.noise)),
+        "epsilon": ε.tolist(),
+        "noise": noise,
+        "relative_fitness": float(curve.at(ν * noise)),
         "relative_fitness_as_agreed": float(curve.at(ν)),
     }
 

@@ -29,7 +29,7 @@ from copriv.terms.learning import RANGED, ModelTerms, Terms
 from copriv.types import Array
 
 _UNPLANNED = (ModelTerms.model_fields["smoothing"].default, Terms.model_fields["moments_share"].default)
-"""Of terms that are not "auto" while a plan may choose them."""
+"""Defaults of terms that a plan may choose although they are not "auto"."""
 WIDE = 1000.0
 """Factor within which a number that is planned before a pilot may be chosen anew after it. Set by hand: it limits errors, and
 no guarantee rests on it."""
@@ -88,10 +88,10 @@ def rounded(number: float) -> float:
 
 @dataclass(frozen=True)
 class AfterPilot:
-    """What a pilot's answers told, and what follows."""
+    """Forecast and decision after a pilot, from the owners' answers to it."""
 
     before: PublicSample
-    """What was known before it."""
+    """Public sample before the pilot."""
     after: Forecast
     chosen: Mapping[str, Any] | None
     """The terms of the run, by key (`Agreement.chosen_run`); None: joining pays for nobody, and the budget's rest is kept."""
@@ -127,20 +127,16 @@ class AfterPilot:
 
     @classmethod
     def decided(cls, agreement: Agreement, before: PublicSample, after: Forecast) -> "AfterPilot":
-        """What follows by a forecast after the pilot."""
+        """Decide by a forecast after the pilot: the terms of the run, or that it stops."""
         if all(owner.verdict == "no" for owner in after.owners):
-            return cls(
-                before,
-                after,
-                None,
-                "by the pilot's answers joining pays for nobody, and the rest of the budget is kept",
-            )
+            kept = "by the pilot's answers joining pays for nobody, and the rest of the budget is kept"
+            return cls(before, after, None, kept)
         chosen = chosen_by(agreement, after.recommended.agreement)
         return cls(before, after, chosen, "by the pilot's answers joining pays, or it is open for whom")
 
     @one_thread()
     def said(self) -> dict[str, Any]:
-        """What the pilot told, in short: ψ of the run and each owner's verdict, before it and after."""
+        """Summarise what the pilot changed: ψ of the run and each owner's verdict, before it and after."""
 
         def short(found: Forecast) -> dict[str, Any]:
             owners = {one.name: {"verdict": one.verdict, "probability": one.probability} for one in found.owners}
@@ -150,11 +146,10 @@ class AfterPilot:
 
         options = self.after.options
         before = forecast_of(self.before, "before the pilot", options["runs"], options["seed"])
-        told: dict[str, Any] = json_ready({"before": short(before), "after": short(self.after)})
-        return told
+        return {"before": json_ready(short(before)), "after": json_ready(short(self.after))}
 
     def cost_of(self, agreement: Agreement, chosen: Mapping[str, Any]) -> float:
-        """How much more the chosen terms cost than the plan that is computed here, as a share of it, over the same runs."""
+        """Relative excess of E ψ of the chosen terms over that of the plan that is computed here, over the same runs."""
         sample, options = self.after.problem, self.after.options
         found = assess(
             sample.under(agreement.chosen_run(chosen)), AS_AGREED, options["runs"], options["seed"], self.after.worlds

@@ -63,8 +63,9 @@ def told_by(
     answers: Float[Array, "seen answer"],
     weights: Float[Array, " owners"] | None = None,
 ) -> PilotAnswers:
-    """What the owners' answers to a pilot (`pilot_terms`) tell, or their weighted mean, where that alone is seen.
+    """Estimate the common model, and each owner's deviation from it where single answers are seen, from a pilot's answers.
 
+    answers: of all owners to a pilot (`pilot_terms`), or their weighted mean where only the sum is seen.
     weights: the owners' in the mean, which add up to 1, 0 for those whose answers a sum is without; None: the agreement's.
     """
     w = agreed.weights if weights is None else weights
@@ -111,9 +112,9 @@ KEPT = 0.5
 
 
 def noise_foreseen(sample: PublicSample, agreed: Agreement, times: float = 1.0) -> Float[Array, " tables"]:
-    """Variance of the noise in each number that a pilot tells of an owner's deviation, of an owner of each table.
+    """Noise variance of a pilot's estimate of an owner's deviation, for an owner of each table.
 
-    The harmonic mean over the coordinates. agreed: of `pilot_terms`. times: factor of the answers' noise.
+    It is the harmonic mean over the coordinates. agreed: of `pilot_terms`. times: factor of the answers' noise.
     """
     numbers, tables = PilotNumbers.agreed(agreed, sample.problem.n_parameters), agreed.owner_tables
     s = scipy.linalg.eigvalsh(np.linalg.inv(numbers.root @ numbers.root), sample.hessian)

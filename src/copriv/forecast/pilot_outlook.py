@@ -31,10 +31,6 @@ from copriv.types import Array
 
 SHARES = (0.05, 0.1, 0.2, 0.3)
 """Shares of ε that are compared."""
-NEARLY = 0.9
-"""The smallest share that settles so much of what the best one settles is recommended."""
-LITTLE = 0.1
-"""A pilot that settles a smaller share of the open verdicts is not recommended."""
 
 
 @dataclass(frozen=True)
@@ -43,34 +39,34 @@ class PilotAt(Shown):
 
     share: float
     cost: float
-    """ψ of the run at what it leaves of every ε, over ψ without a pilot; that the run starts better is not counted."""
+    """ψ of the run at the remaining ε over ψ without a pilot; the better start of the run is not counted."""
     settles: tuple[float, ...]
-    """Probability that it settles the verdict, of an owner of each table."""
+    """Probability that it settles the verdict of an owner, for each table."""
     epsilon: tuple[float, ...]
-    """What it takes of an owner's ε, for each table."""
+    """ε that it costs an owner, for each table."""
     expected: float
-    """Of the open verdicts, the expected number that it settles."""
+    """Expected number of open verdicts that it settles."""
 
 
 @dataclass(frozen=True)
 class PilotOutlook(Shown):
-    """What a pilot would tell, for several shares of ε."""
+    """Expected benefit and cost of a pilot, for several shares of ε."""
 
     share: float
     """The agreed one; 0 where there is no pilot."""
     recommended: float
-    """0 where no verdict is open, or where a pilot would settle hardly any; without public rows, where noise would drown it."""
+    """0 where no verdict is open or a pilot would settle few of them; without public rows, where its noise is too large."""
     open: int
-    """Number of owners whose verdict is open; 0 where a pilot tells no owner from another: without public rows, or in a sum."""
+    """Number of owners whose verdict is open; 0 where a pilot does not distinguish owners (no public rows, or a sum)."""
     shares: tuple[PilotAt, ...]
-    """By increasing share; with the agreed one. None where a pilot tells no owner from another."""
+    """By increasing share, with the agreed one; empty where a pilot does not distinguish owners."""
 
     def at(self, share: float) -> PilotAt | None:
         """The pilot of this share; None for one that is not among them, such as 0."""
         return next((one for one in self.shares if one.share == share), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract."""
+        """Return the fields of the JSON contract."""
         return {**vars(self), "shares": [vars(one) for one in self.shares]}
 
 
@@ -103,7 +99,7 @@ def pilot_outlook(
     draws: Sequence[tuple[Array, Array, Array]],
     is_open: Sequence[bool],
 ) -> PilotOutlook | None:
-    """What pilots of several shares would tell of the run's agreement; None where no pilot goes with its terms.
+    """Evaluate pilots of several shares for the run's agreement; None where its terms allow no pilot.
 
     share: the agreed one, which the run's ε is without. draws: u of an owner of each table, the mean u of all owners, and the
     probability that joining pays, in draws of the prior. is_open: whether its verdict is open.
@@ -133,6 +129,7 @@ def pilot_outlook(
         found.append(PilotAt(one, cost, tuple(settles), taken, float(still @ settles)))
     gains = {one.share: one.expected for one in found if one.share in SHARES}
     most, recommended = max(gains.values()), 0.0
-    if still.sum() and most >= LITTLE * still.sum():
-        recommended = min(one for one, gain in gains.items() if gain >= NEARLY * most)
+    # The smallest share that settles nine tenths of what the best one does, if that is a tenth of the open verdicts.
+    if still.sum() and most >= 0.1 * still.sum():
+        recommended = min(one for one, gain in gains.items() if gain >= 0.9 * most)
     return PilotOutlook(share, recommended, int(still.sum()), tuple(found))

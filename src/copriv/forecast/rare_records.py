@@ -48,9 +48,16 @@ class Unseen:
             return None
         length, found = LONGER * float(np.abs(rows.features).sum(axis=1).max()), []
         for i, (pool, ended) in enumerate(zip(pools[:8], models, strict=False)):
-            whole = pool.unbounded[0]
-            rare = _lengthened(whole, length, number, np.random.default_rng([i, 13]))
-            among = Records.concatenate([whole, rare])
+            whole, rng = pool.unbounded[0], np.random.default_rng([i, 13])
+            # Copies of a record in the direction of one of the longest 1 %, with the target of any record.
+            lengths = np.abs(whole.features).sum(axis=1)
+            longest = np.argsort(lengths)[-max(len(whole) // 100, 1) :]
+            one = longest[-1]
+            if lengths[one] > 0:
+                one = rng.choice(longest[lengths[longest] > 0])
+            x = whole.features[one] * length / max(float(lengths[one]), 1e-300)
+            target = whole.target[rng.integers(len(whole), size=1)]
+            among = Records.concatenate([whole, Records(x[None], target, np.array([float(number)]))])
             best = pool.optimum_of(among, pool.optimum.theta)
             if best is not None and best.value > 0:
                 fitness = pool.fitness_of(pool.as_agreed(among))
@@ -58,14 +65,3 @@ class Unseen:
         if not found:
             return None
         return cls(round(records / number), LONGER, float(np.median(found)))
-
-
-def _lengthened(rows: Records, length: float, number: int, rng: np.random.Generator) -> Records:
-    """`number` copies of a record in the direction of one of the longest 1 %, with this length and the target of any record."""
-    lengths = np.abs(rows.features).sum(axis=1)
-    longest = np.argsort(lengths)[-max(len(rows) // 100, 1) :]
-    one = longest[-1]
-    if lengths[one] > 0:
-        one = rng.choice(longest[lengths[longest] > 0])
-    x = rows.features[one] * length / max(float(lengths[one]), 1e-300)
-    return Records(x[None], rows.target[rng.integers(len(rows), size=1)], np.array([float(number)]))

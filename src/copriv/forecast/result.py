@@ -26,12 +26,11 @@ from copriv.forecast.generalisation import Generalisation
 from copriv.forecast.owner_forecast import OwnerForecast, split_of
 from copriv.forecast.pilot_outlook import PilotOutlook
 from copriv.forecast.rare_records import Unseen
-from copriv.formatting.cards import Columns, Drawn, Framed, Shown, above, columns_of
-from copriv.formatting.numbers import json_ready, mapping
+from copriv.formatting.cards import Columns, Drawn, Framed, Shown, Written, columns_of, in_words
+from copriv.formatting.numbers import mapping
 from copriv.formatting.sanitize import reason
 from copriv.model.objective import Optimum, Regularizer
 from copriv.plan import Plan
-from copriv.plan.minimax_regret import Caution
 from copriv.plan.plan_result import best_by_promise, kind_of
 from copriv.populations.public_sample import PublicMix
 from copriv.populations.world import World
@@ -53,7 +52,7 @@ PILOT_SIMULATED = (
     "simulated: private records were read by a pilot whose noise comes from a seed that can be drawn again. These numbers, "
     "and the start of the recommended terms, are not private, and not for release outside those who may see the records"
 )
-"""Of a forecast after `copriv.pilot`."""
+"""Warning of a forecast after `copriv.pilot`."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ class Without(Shown):
 
 
 @dataclass(frozen=True, eq=False)
-class Forecast(Shown, Framed, Drawn):
+class Forecast(Shown, Framed, Drawn, Written):
     """Everything that is known before any private record is read.
 
     >>> outlook.together < outlook.public_only
@@ -135,14 +134,14 @@ class Forecast(Shown, Framed, Drawn):
     public_only: float
     """ψ of the model fitted on the public sample alone."""
     public_only_band: tuple[float, float]
-    """Its range in 90 % of worlds."""
+    """Range of `public_only` in 90 % of worlds."""
     public_rows: int
     n_parameters: int
     bounds: tuple[Bound, ...]
     optimum: float
     """f(θ*) on the public rows; ψ times it is the cost, which bounds are on. NaN without public rows."""
     everybody: Optimum | None
-    """The best model on public rows that weigh as the records of their owners do, where they name these; None without any."""
+    """Optimum on public rows, weighted by their owners' numbers of records where strata name these; None without rows."""
     owners: tuple[OwnerForecast, ...]
     consortium: Consortium
     best_subset: float
@@ -165,7 +164,7 @@ class Forecast(Shown, Framed, Drawn):
     with_sum: WithSum | None
     """Cost if the learner saw only the sum of answers; None where it does, or there can be no such sum."""
     pilot: PilotOutlook | None
-    """What a pilot would tell and cost; None after one, where owners are alike, and where the terms go with none."""
+    """Expected benefit and cost of a pilot; None after one, where owners are alike, and where the terms allow none."""
     squared: bool
     """Whether the fitness is a mean squared error, whose root is in the target's unit."""
     generalisation: Generalisation
@@ -179,8 +178,8 @@ class Forecast(Shown, Framed, Drawn):
     worlds: tuple[World, ...]
     """The draws of the owners' records in which all runs were made."""
     kind: Kind
-    """What it is made from: public rows, declared columns alone, or also a pilot's noisy answers; "before the pilot" it is of
-    the run after it."""
+    """Source: public rows, declared columns alone, or also a pilot's noisy answers. "before the pilot": a forecast of the run
+    after the pilot, made before it."""
     options: Mapping[str, Any]
     """The options of `forecast`."""
     absent: Without | None = None
@@ -253,8 +252,7 @@ class Forecast(Shown, Framed, Drawn):
     @property
     def trades(self) -> dict[str, tuple[Run, Run]]:
         """For each promise the best run that keeps it and the best that does not."""
-        sides = best_by_promise([run.choice for run in self.runs], [run.insured_cost for run in self.runs])
-        return {promise: (self.runs[i], self.runs[j]) for promise, (i, j) in sides.items()}
+        return best_by_promise(self.runs, lambda run: run.choice, lambda run: run.insured_cost)
 
     @property
     def insurance_premium(self) -> float:
@@ -266,12 +264,9 @@ class Forecast(Shown, Framed, Drawn):
         return mean / least - 1.0 if least > 0 else 0.0
 
     @property
-    def caution_of_plan(self) -> Caution | None:
-        """The plan's choice under unknown heterogeneity, where that choice is recommended."""
-        if self.recommended.agreement != self.plan.agreement:
-            return None
-        caution: Caution | None = self.plan.caution
-        return caution
+    def caution_of_plan(self) -> Any:
+        """The plan's choice under unknown heterogeneity (a `Caution`), where that choice is recommended; else None."""
+        return self.plan.caution if self.recommended.agreement == self.plan.agreement else None
 
     @property
     def left_out(self) -> tuple[OwnerForecast, ...]:
@@ -280,7 +275,7 @@ class Forecast(Shown, Framed, Drawn):
 
     @property
     def goal(self) -> Goal:
-        """Whose records the verdict is about: each owner's "own", or everybody's, "common"."""
+        """Records that the verdict is about: each owner's "own", or everybody's, "common"."""
         return self.agreed.agreement.goal
 
     @property
@@ -339,11 +334,21 @@ class Forecast(Shown, Framed, Drawn):
         owners = zip(self.problem.terms.owner, self.problem.stratum_of_owner, strict=True)
         return tuple(owner.name for owner, place in owners if place is None)
 
-    @property
-    def caution(self) -> str | None:
-        """A warning where the band is wide, or where outliers could cost more; else None."""
-        said: str | None = above("copriv.display.verdict:caution")(self)
-        return said
+    assumption = in_words(
+        "copriv.display.verdict:assumption", "The assumption about the public rows, and the evidence against it."
+    )
+    caution = in_words(
+        "copriv.display.verdict:caution",
+        "A warning where the band is wide, or where outliers could cost more; else None.",
+    )
+    pilot_in_words = in_words(
+        "copriv.display.verdict:pilot",
+        "A sentence on what a pilot would tell and cost; None where no verdict is open and no pilot is agreed.",
+    )
+    verdict = in_words("copriv.display.verdict:of_forecast", "A few sentences for the people who decide.")
+    with_sum_in_words = in_words(
+        "copriv.display.verdict:with_sum", "A sentence on what the sum alone would cost; None where `with_sum` is."
+    )
 
     @cached_property
     def duration(self) -> float | None:
@@ -358,28 +363,6 @@ class Forecast(Shown, Framed, Drawn):
         drawn = (events_of(terms, participants, None, np.random.default_rng(one)) for one in streams)
         return float(np.mean([one.time[-1] for one in drawn]))
 
-    @property
-    def assumption(self) -> str:
-        """The assumption about the public rows, and the evidence against it."""
-        return str(above("copriv.display.verdict:assumption")(self))
-
-    @property
-    def with_sum_in_words(self) -> str | None:
-        """A sentence on what the sum alone would cost; None where `with_sum` is."""
-        said: str | None = above("copriv.display.verdict:with_sum")(self)
-        return said
-
-    @property
-    def pilot_in_words(self) -> str | None:
-        """A sentence on what a pilot would tell and cost; None where no verdict is open and no pilot is agreed."""
-        said: str | None = above("copriv.display.verdict:pilot")(self)
-        return said
-
-    @property
-    def verdict(self) -> str:
-        """A few sentences for the people who decide."""
-        return str(above("copriv.display.verdict:of_forecast")(self))
-
     def shown(self, bound: Bound) -> float:
         """A bound on the cost as one on ψ; a bound on the parameters in their own unit."""
         if bound.quantity == "cost":
@@ -387,19 +370,18 @@ class Forecast(Shown, Framed, Drawn):
         return bound.value
 
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
-        return {"owners": self._owners_columns, "curves": self._curves_columns}
-
-    def _owners_columns(self) -> Columns:
         nested = ("own", "on_own", "on_all")
-        return columns_of(self.owners, [field.name for field in fields(OwnerForecast) if field.name not in nested])
-
-    def _curves_columns(self) -> Columns:
+        names = [field.name for field in fields(OwnerForecast) if field.name not in nested]
         both = [
-            (name, one.relative_fitness) for name, one in (("agreed", self.agreed), ("recommended", self.recommended))
+            ("agreed", self.agreed.relative_fitness.columns),
+            ("recommended", self.recommended.relative_fitness.columns),
         ]
-        columns: dict[str, Any] = {"terms": [name for name, ψ in both for _ in ψ.k]}
-        return columns | {
-            name: np.concatenate([getattr(ψ, name) for _, ψ in both]) for name in ("k", "mean", "median", "low", "high")
+        return {
+            "owners": lambda: columns_of(self.owners, names),
+            "curves": lambda: {
+                "terms": [name for name, curve in both for _ in curve["k"]],
+                **{key: np.concatenate([curve[key] for _, curve in both]) for key in both[0][1]},
+            },
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -481,10 +463,6 @@ class Forecast(Shown, Framed, Drawn):
         if self.warnings:
             document["warning"] = "; ".join(self.warnings)
         return document
-
-    def to_json(self, **added: Any) -> str:
-        """`to_dict` as JSON text, and what is added to it; infinite bounds as null."""
-        return json.dumps(json_ready({**self.to_dict(), **added}), indent=2)
 
 
 def read_forecast(path: Path) -> Mapping[str, Any]:

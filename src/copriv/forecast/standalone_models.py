@@ -87,7 +87,11 @@ class WithoutJoining:
         if len(sizes) > 4:
             sizes = np.unique(np.round(np.geomspace(sizes[0], sizes[-1], 4)))
         public = np.array([sample.for_nothing(world) for world in worlds])
-        own = np.array([[_own(world, int(n)) for n in sizes] for world in worlds])
+        own = np.zeros((len(worlds), len(sizes)))  # of a model of all records
+        for w, s in np.ndindex(own.shape):
+            if (drawn := worlds[w].some_of(int(sizes[s]))) is not None:
+                pool = worlds[w].pool
+                own[w, s] = psi(pool, pool.optimum_of(drawn, pool.optimum.theta))
         if len(sizes) > 1:
             x, at, ψ = np.log(records), np.log(sizes), np.log(np.maximum(own, 1e-12))
             own = np.exp([np.interp(x, at, row) for row in ψ])
@@ -281,11 +285,3 @@ def enough(
 def _has_intercept(problem: Problem) -> bool:
     """Whether the model has an intercept beside other parameters."""
     return problem.terms.model.intercept and problem.n_parameters > 1
-
-
-def _own(world: World, records: int) -> float:
-    """ψ of a model fitted to so many records of the pool."""
-    drawn = world.some_of(records)
-    if drawn is None:
-        return 0.0
-    return psi(world.pool, world.pool.optimum_of(drawn, world.pool.optimum.theta))

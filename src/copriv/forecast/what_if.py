@@ -20,7 +20,7 @@ from copriv.formatting.cards import Shown
 
 @dataclass(frozen=True)
 class Target(Shown):
-    """What ψ ≤ value takes: each field changes one quantity and leaves the others as agreed."""
+    """Changes with which ψ ≤ value is reached: each field changes one quantity and leaves the others as agreed."""
 
     value: float
     reached_by: Literal["public", "together", "nobody"]
@@ -37,7 +37,7 @@ class Target(Shown):
     """Records and ε of an additional owner: the medians."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract."""
+        """Return the fields of the JSON contract."""
         return {**vars(self), "like": {"records": self.like[0], "epsilon": self.like[1]}}
 
 

@@ -5,6 +5,7 @@ that makes it (`_teller`). Otherwise its fields are listed. Of arrays only the s
 No control characters reach a terminal, and no markup a notebook.
 """
 
+import json
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -15,7 +16,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 import numpy as np
 
 from copriv.errors import CoprivError, UsageError
-from copriv.formatting.numbers import yes_or_no
+from copriv.formatting.numbers import json_ready, yes_or_no
 from copriv.formatting.sanitize import printable
 
 WIDTH = 100
@@ -118,6 +119,11 @@ def above(where: str) -> Callable[..., Any]:
     return function
 
 
+def in_words(where: str, doc: str) -> Any:
+    """A property in words: what the function at "module:name" of `copriv.display` says of the value."""
+    return property(lambda self: above(where)(self), doc=doc)
+
+
 class Shown:
     """A value that is printed, and displayed in notebooks, as a card."""
 
@@ -196,6 +202,17 @@ def _lines(table: Table) -> list[str]:
                 placed.append(cell.rjust(width))
         lines.append(_GAP.join(placed).rstrip())
     return [*lines, *filter(None, [more])]
+
+
+class Written:
+    """A result with a JSON document."""
+
+    def to_dict(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def to_json(self, **added: Any) -> str:
+        """`to_dict` as JSON text, and what is added to it; numbers that are not finite are null."""
+        return json.dumps(json_ready({**self.to_dict(), **added}), indent=2)
 
 
 class Framed:

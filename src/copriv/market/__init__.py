@@ -8,7 +8,6 @@ Five mechanisms are offered side by side, since balance, participation, efficien
 (docs/explanation/data-market.md). Everything is in forecast, from public information and what owners state.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,12 +21,10 @@ from copriv.errors import AgreementError
 from copriv.forecast import forecast
 from copriv.forecast.assessment import RUNS
 from copriv.forecast.coalition_value import Consortium
-from copriv.formatting.cards import Columns, Framed, Shown
-from copriv.formatting.numbers import json_ready
+from copriv.formatting.cards import Columns, Framed, Shown, Written
 from copriv.market.allocation import Statements
 from copriv.market.costs import PrivacyCosts
-from copriv.market.exchange import even_epsilon, exchange
-from copriv.market.mechanisms import Outcome, Trade, common, equal, posted, shapley
+from copriv.market.mechanisms import Outcome, Trade, common, equal, even_epsilon, exchange, posted, shapley
 from copriv.types import Array
 
 __all__ = ["MECHANISMS", "Market", "Outcome", "Statements", "check", "lots", "market", "unstated"]
@@ -42,11 +39,11 @@ MECHANISMS: dict[str, tuple[str, str]] = {
     "posted": ("lots at prices that a third group posts", "efficiency"),
     "exchange": ("lots for lots at one epsilon agreed before, and nobody pays", "efficiency"),
 }
-"""What each mechanism is, and what it gives up of balance, participation, efficiency and truth."""
+"""Description of each mechanism, and which of balance, participation, efficiency and truth it lacks."""
 
 
 @dataclass(frozen=True, eq=False)
-class Market(Shown, Framed):
+class Market(Shown, Framed, Written):
     """Who joins, at which ε, and who pays whom, under five mechanisms side by side.
 
     >>> wanted = agreement.replace(owner={"market": {"privacy_cost": {"threshold": 1.0, "above": 9.0}, "worth": 0.0}})
@@ -66,9 +63,9 @@ class Market(Shown, Framed):
     lot_epsilon: float
     """ε of a lot there."""
     outcomes: tuple[Outcome, ...]
-    """In the order of MECHANISMS."""
+    """Outcome of each mechanism, in the order of MECHANISMS."""
     trades: tuple[Trade, ...]
-    """Those of the mechanism "posted"."""
+    """Trades of the mechanism "posted"."""
 
     @classmethod
     def of(
@@ -123,16 +120,15 @@ class Market(Shown, Framed):
             return None
         owners = [
             {
-                **owner.model_dump(exclude_none=True, exclude={"market", "lot"}),
+                **owner.model_dump(exclude_none=True),
                 "epsilon": float(spent),
                 "records": int(lot) if mechanism == "exchange" else owner.records,
+                "overlap": min(owner.overlap, int((ε > 0).sum())),
             }
             for owner, spent, lot in zip(self.agreement.owner, ε, self.lots, strict=True)
             if spent > 0
         ]
-        for owner in owners:
-            owner["overlap"] = min(owner["overlap"], len(owners))
-        return self.agreement.replace(agreement={"lot": None, "lot_epsilon": None}, owner=owners)
+        return unstated(self.agreement.replace(owner=owners))
 
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
         return {"owners": self._owners}
@@ -177,10 +173,6 @@ class Market(Shown, Framed):
             "mechanisms": made, "trades": trades,
         }  # fmt: skip
 
-    def to_json(self) -> str:
-        """`to_dict` as text."""
-        return json.dumps(json_ready(self.to_dict()), indent=2)
-
 
 def market(
     agreement: Agreement | str | Path | Mapping[str, Any], public: Any = None, *, runs: int = RUNS, seed: int = 0
@@ -204,18 +196,13 @@ def market(
 
 def unstated(terms: Agreement) -> Agreement:
     """The agreement without what its owners state, which decides nothing in a forecast."""
-    owners = [table.model_dump(exclude_none=True, exclude={"market", "lot"}) for table in terms.owner_tables]
-    return terms.replace(agreement={"lot": None, "lot_epsilon": None}, owner=owners)
+    return terms.replace(agreement={"lot": None, "lot_epsilon": None}, owner={"market": None, "lot": None})
 
 
 def lots(terms: Agreement) -> Agreement:
-    """The same number of owners, each of one lot and an ε of 1: what lots are weighed by, whatever n and ε are stated."""
+    """Agreement of as many owners with one lot each and ε = 1: its forecast prices lots whatever n and ε are stated."""
     lot = terms.agreement.lot or int(terms.records.min())
-    owners = [
-        {**table.model_dump(exclude_none=True, exclude={"market", "weight", "lot"}), "records": lot, "epsilon": 1.0}
-        for table in terms.owner_tables
-    ]
-    return terms.replace(agreement={"lot": None, "lot_epsilon": None}, owner=owners)
+    return unstated(terms).replace(owner={"records": lot, "epsilon": 1.0, "weight": None})
 
 
 def check(terms: Agreement) -> None:

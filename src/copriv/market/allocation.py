@@ -15,12 +15,11 @@ coalition can do what a part of it does, so that v is superadditive and Shapley 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import factorial
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from copriv.forecast.coalition_value import Consortium, coalitions
+from copriv.forecast.coalition_value import Consortium, coalitions, exact_shapley
 from copriv.formatting.cards import Shown
 from copriv.market.costs import PrivacyCosts
 from copriv.plan import NoiseCurve
@@ -36,7 +35,7 @@ LINES = 32
 
 @dataclass(frozen=True, eq=False)
 class Statements(Shown):
-    """What owners state, and the closed forms of the forecast by which it is weighed."""
+    """The owners' statements, with the closed forms of the forecast that value them."""
 
     members: Consortium
     """Records, overlaps and the *most* ε of each owner, with the cost of any coalition; one entry an owner."""
@@ -46,7 +45,7 @@ class Statements(Shown):
 
     @classmethod
     def of(cls, members: Consortium, costs: PrivacyCosts, worth: Sequence[float] | Array) -> "Statements":
-        """With LINES lines of the curve: those that are lowest at levels of ψ between its ends, whoever states what."""
+        """Keep at most LINES lines of the curve, those that are lowest at equidistant levels of log ψ."""
         hull = NoiseCurve.of(members.curve.fixed, members.curve.slope)
         # The noise at which the next line is lowest.
         corners = np.append(0.0, (np.diff(hull.fixed) / -np.diff(hull.slope))[::-1])
@@ -75,7 +74,7 @@ class Statements(Shown):
         return np.asarray(self.worth * np.maximum(better, 0.0))
 
     def saved(self, epsilon: Float[Array, "*many owners"]) -> Float[Array, "*many"]:
-        """What all owners save with the model of these ε, in money."""
+        """Savings of all owners with the model of these ε, in money."""
         return np.asarray((self.gains(self.fitness(epsilon)) - self.costs.at(epsilon)).sum(axis=-1))
 
     def spent(
@@ -113,13 +112,6 @@ def coalition_values(stated: Statements) -> tuple[Float[Array, " coalitions"], F
     return np.diagonal(saved).copy(), ε
 
 
-def allocation(stated: Statements) -> Float[Array, " owners"]:
-    """The efficient ε of each owner, 0 of those who do not answer; beyond EXACT_OWNERS, the best that is found."""
-    if stated.number > EXACT_OWNERS:
-        return _searched(stated, np.ones(stated.number, dtype=bool))[1]
-    return coalition_values(stated)[1]
-
-
 def shapley_shares(
     stated: Statements, seed: int = 0
 ) -> tuple[Float[Array, " owners"], Float[Array, " owners"], Float[Array, " owners"]]:
@@ -127,22 +119,16 @@ def shapley_shares(
 
     Exact up to EXACT_OWNERS owners.
     """
-    N = stated.number
-    if N > EXACT_OWNERS:
+    if stated.number > EXACT_OWNERS:
         return _by_orders(stated, seed)
-    every, (v, ε) = coalitions(N), coalition_values(stated)
-    size, values = every.sum(axis=1), np.empty(N)
-    share = np.array([factorial(k) * factorial(N - 1 - k) / factorial(N) for k in range(N)])
-    for i in range(N):
-        without = np.flatnonzero(~every[:, i])
-        values[i] = share[size[without]] @ (v[without + (1 << i)] - v[without])
-    return ε, values, np.zeros(N)
+    v, ε = coalition_values(stated)
+    return ε, exact_shapley(v), np.zeros(stated.number)
 
 
 def _searched(
     stated: Statements, inside: Bool[np.ndarray, " owners"], begin: Bool[np.ndarray, " owners"] | None = None
 ) -> tuple[float, Float[Array, " owners"]]:
-    """What a coalition saves and its ε, by adding or removing one owner while that saves more; users follow the model."""
+    """Savings of a coalition and its ε, by local search that adds or removes one owner; users follow the model."""
     N, best = stated.number, (0.0, np.zeros(stated.number))
     if inside.sum() < 2:
         return best

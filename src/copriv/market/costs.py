@@ -1,4 +1,4 @@
-"""What privacy costs owners: the stated shapes as pieces, on each of which the best ε has a closed form."""
+"""Stated costs of privacy as piecewise functions of ε, on each piece of which the best ε has a closed form."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from copriv.terms import PrivacyCost
 from copriv.types import Array
 
 Piece = tuple[float, float, float, float, float]
-"""From which ε, to which ε, and c(ε) = offset + slope·ε + bend·ε² there, where slope or bend is 0."""
+"""Ends of an interval of ε, and the offset, slope and bend of c(ε) = offset + slope·ε + bend·ε² in it; slope or bend is 0."""
 
 
 def pieces(cost: PrivacyCost, most: float) -> list[Piece]:
@@ -32,7 +32,7 @@ def pieces(cost: PrivacyCost, most: float) -> list[Piece]:
 
 @dataclass(frozen=True, eq=False)
 class PrivacyCosts(Shown):
-    """c_i(ε) of all owners, by the pieces of one after those of another."""
+    """c_i(ε) of all owners, as arrays over all pieces, ordered by owner and then by ε."""
 
     owner: Int[np.ndarray, " pieces"]
     """Index of the owner that a piece is of."""

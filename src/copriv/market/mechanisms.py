@@ -1,4 +1,4 @@
-"""The mechanisms of a market: fair or equal parts of the efficient allocation, one ε for all, and posted prices."""
+"""The mechanisms of a market: parts of the efficient allocation, one ε for all, posted prices, and an exchange of lots."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from copriv.types import Array
 
 @dataclass(frozen=True, eq=False)
 class Outcome(Shown):
-    """What a market does: who answers at which ε, who uses a model, and what everybody gets or pays."""
+    """Outcome of a mechanism: each owner's ε, the model that it uses, and what it is paid."""
 
     mechanism: str
     """A name of `copriv.market.MECHANISMS`."""
@@ -22,22 +22,22 @@ class Outcome(Shown):
     fitness: Float[Array, " owners"]
     """ψ of the model that each owner uses; `without` for those who use what they have."""
     gain: Float[Array, " owners"]
-    """What using it is worth to the owner, in money."""
+    """Value of the model to the owner, in money."""
     privacy_cost: Float[Array, " owners"]
-    """What answering costs it, in money."""
+    """Cost of its privacy, in money."""
     payment: Float[Array, " owners"]
-    """What it is paid, in money; negative where it pays. They add up to 0."""
+    """Payment to it, in money; negative where it pays. Payments add up to 0."""
     error: Float[Array, " owners"]
     """Standard error of its payment; above 0 only for Shapley values of more than EXACT_OWNERS owners."""
 
     @property
     def net(self) -> Float[Array, " owners"]:
-        """What each owner is better off by than without the market."""
+        """Net gain of each owner over having no market, in money."""
         return np.asarray(self.gain - self.privacy_cost + self.payment)
 
     @property
     def surplus(self) -> float:
-        """What all owners together are better off by."""
+        """Net gain of all owners together, in money."""
         return float((self.gain - self.privacy_cost).sum())
 
     @property
@@ -46,7 +46,7 @@ class Outcome(Shown):
         return np.asarray(self.gain > 0)
 
     def transfers(self) -> list[tuple[int, int, float]]:
-        """Who pays whom how much: few payments between owners that give these balances."""
+        """Payments (payer, payee, amount) between owners with these balances; few of them."""
         left, found = self.payment.astype(np.float64).copy(), []
         least = 1e-9 * max(float(np.abs(left).max()), 1e-300)
         while (owed := min(-float(left.min()), float(left.max()))) > least:
@@ -109,7 +109,7 @@ def common(stated: Statements) -> Outcome:
 def _nets(
     stated: Statements, joined: Bool[np.ndarray, "*many owners"], epsilon: float | Array
 ) -> Float[Array, "*many owners"]:
-    """What joining at this ε gives each member of each set, 0 for others; minus infinity for who may not spend it."""
+    """Net gain of each member of each set by joining at this ε, 0 for others; −infinity for owners that may not spend it."""
     ε = joined * epsilon
     with np.errstate(invalid="ignore"):
         gains = np.where(joined.sum(axis=-1) > 1, 1.0, 0.0)[..., None] * stated.gains(stated.fitness(ε))
@@ -117,9 +117,10 @@ def _nets(
 
 
 def _settled(stated: Statements, epsilon: float) -> Bool[np.ndarray, " owners"]:
-    """Who joins: from all on, the one who loses most leaves, until nobody would; then whoever would gain by joining does.
+    """Find an equilibrium of joiners by best responses, from all owners on.
 
-    Nobody where that comes to no end, which sets of owners who drive each other out could make of it.
+    The owner that loses most leaves, until none loses; then the one that would gain most joins. Returns nobody where this does
+    not converge within 4N moves.
     """
     N, joined = stated.number, np.ones(stated.number, dtype=bool)
     for _ in range(4 * N):
@@ -137,7 +138,7 @@ def _settled(stated: Statements, epsilon: float) -> Bool[np.ndarray, " owners"]:
 
 @dataclass(frozen=True, eq=False)
 class Trade(Shown):
-    """What one group sells to another, on the terms of the third."""
+    """One trade between two groups of owners, on terms that follow from the statements of the third."""
 
     epsilon: float
     price: float
@@ -148,7 +149,7 @@ class Trade(Shown):
 
     @property
     def fee(self) -> float:
-        """What each buyer pays, in money."""
+        """Payment of each buyer, in money."""
         return self.price * len(self.sellers) / max(len(self.buyers), 1)
 
 
@@ -189,19 +190,24 @@ def better_by(
     stated: Statements, buyers: Int[np.ndarray, " buyers"], lots: Int[np.ndarray, " many"], epsilon: float, lot: float
 ) -> Float[Array, "many buyers"]:
     """Fall of ψ of each buyer by so many lots (1 or more), combined with its own records at home."""
-    m, k = stated.members, lots[:, None, None]
-    own = m.information / m.records[buyers][:, None] + m.spread
-    bought = (m.information / lot + m.spread + m.curve.slope / (lot * epsilon) ** 2) / k
-    mixed = (own * bought / (own + bought) + m.curve.fixed).min(axis=-1)
-    others = np.full(stated.number, (stated.number - 1.0) * lot)
-    return np.asarray(np.maximum(without_others(stated, others)[buyers] - mixed, 0.0))
+    m, N = stated.members, stated.number
+    bought = lots[:, None, None] / (m.information / lot + m.spread + m.curve.slope / (lot * epsilon) ** 2)
+    return _fall(stated, bought, np.full(N, (N - 1.0) * lot))[:, buyers]
 
 
-def without_others(stated: Statements, others: Float[Array, " owners"]) -> Float[Array, " owners"]:
-    """ψ without a market, on the scale of lots: without the parts that others' n decide, which are `others` all together."""
+def _fall(
+    stated: Statements, others: Float[Array, "*some lines"], records: Float[Array, " owners"]
+) -> Float[Array, "*many owners"]:
+    """Fall of ψ of each owner that combines others' lots with its own exact records at home.
+
+    others: inverse variance of the others' lots, at each line of the noise curve. records: of the others, all together; what
+    an owner has without a market is on the scale of lots, without the parts that others' n decide.
+    """
     m, v = stated.members, stated.members.records / stated.members.total
-    most = m.records / (m.records + others)
-    return np.asarray(m.without_joining + m.information / m.total - m.spread * (float(v @ v) + 2.0 * (most - v)))
+    own = 1.0 / (m.information / m.records[:, None] + m.spread)
+    most = m.records / (m.records + records)
+    without = m.without_joining + m.information / m.total - m.spread * (float(v @ v) + 2.0 * (most - v))
+    return np.asarray(np.maximum(without - (1.0 / (own + others) + m.curve.fixed).min(axis=-1), 0.0))
 
 
 def payers(values: Float[Array, " buyers"], outlay: float) -> Bool[np.ndarray, " buyers"]:
@@ -221,7 +227,7 @@ def _trade(
     buyers: Int[np.ndarray, " buyers"],
     third: Int[np.ndarray, " third"],
 ) -> Trade:
-    """What these sellers give these buyers, on the terms of the third group."""
+    """Trade of these sellers and buyers, on the terms of the third group."""
     terms = _terms(stated, lot, third, len(sellers), len(buyers))
     if terms is not None:
         ε, price = terms
@@ -260,3 +266,47 @@ def _terms(
             if np.isfinite(asked) and offered >= asked and paying - k * of_all > best:
                 best, found = float(paying - k * of_all), (ε, 0.5 * (float(asked) + offered))
     return found
+
+
+def exchange(stated: Statements, lots: Float[Array, " owners"], epsilon: float) -> Outcome:
+    """Members of an exchange of lots at one ε, and each owner's gain and cost.
+
+    Each member puts in one lot, a private answer from L_i records at ε, and gets the lots of all other members, which it
+    combines with its own exact records at home. Nobody pays. Owners that would lose by it are left out until there are none,
+
+        C ← {i in C: w_i·fall_i(C) ≥ c_i(κ_i ε)},    from all owners on,
+
+    with fall_i(C) the fall of ψ by the lots of the others in C. It is larger for more members, so that this ends at the largest
+    set of owners each of whom would rather be a member, and no statement does better for an owner than its true one
+    (docs/proofs/market.md).
+
+    lots: L_i, which owner i is publicly known to have. lots and epsilon are fixed before anybody states anything.
+    """
+    ε, joined = epsilon * stated.members.overlap, np.ones(stated.number, dtype=bool)
+    while True:
+        fall = falls(stated, lots, joined, epsilon)
+        stays = joined & (fall > 0) & (stated.worth * fall >= stated.costs.at(ε))
+        if (stays == joined).all():
+            break
+        joined = stays
+    spent, without = np.where(joined, ε, 0.0), stated.members.without_joining
+    gain, fitness = np.where(joined, stated.worth * fall, 0.0), np.where(joined, without - fall, without)
+    nothing = np.zeros(stated.number)
+    return Outcome("exchange", spent, fitness, gain, stated.costs.at(spent), nothing, nothing)
+
+
+def falls(
+    stated: Statements, lots: Float[Array, " owners"], joined: Bool[np.ndarray, " owners"], epsilon: float
+) -> Float[Array, " owners"]:
+    """Fall of ψ of each owner by the lots of the other members, combined with its own records at home."""
+    m, L = stated.members, lots[:, None]
+    certain = joined[:, None] / (m.information / L + m.spread + m.curve.slope / (L * epsilon) ** 2)  # owners, lines
+    return _fall(stated, certain.sum(axis=0) - certain, lots.sum() - lots)
+
+
+def even_epsilon(stated: Statements, lots: Float[Array, " owners"]) -> float:
+    """ε at which the noise of all lots costs as much as their sampling error; from public numbers alone."""
+    m, all_lots = stated.members, float(lots.sum())
+    levels = np.geomspace(1e-2, 1e2, 401)
+    noise = m.curve.at(len(lots) / (all_lots * levels) ** 2)
+    return float(levels[np.argmin(np.abs(np.log(np.maximum(noise, 1e-300) * all_lots / m.information)))])

@@ -12,7 +12,7 @@ FLAT = 1e-15
 """Curvatures below this share of the largest count as 0, with features in units of their std: they are rounding errors."""
 
 Rowwise = Callable[[Array], Array]
-"""Function of the predictions of all rows; one value a row."""
+"""Function of the predictions of all rows, with one value for each row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +50,10 @@ def newton(
     done: Callable[[Array, Array, float], bool],
     *,
     steep: Rowwise | None = None,
-    reach: float = np.inf,
     steps: int = 200,
 ) -> tuple[Float[Array, " p"], Float[Array, "p p"]]:
-    """Minimise f from θ on. Returns θ and the Hessian of the last step.
+    """Minimise f from θ by Newton's method, each step to the minimum along its line. Returns θ and the last step's Hessian.
 
-    Each step goes to the minimum along its line; with a finite `reach`, no further than a change of a prediction by that.
     done(θ, z, vᵀH⁻¹v): whether to stop after a step to θ with predictions z.
     steep: an upper bound on φ″, used where the curvature at θ is nearly 0.
     """
@@ -69,7 +67,7 @@ def newton(
         if not np.isfinite(down) or not down > 1e-28 * max(1.0, float(np.abs(v).max()) ** 2):
             break
         dz = f.features @ step
-        length = _length(f, theta, z, step, dz, reach)
+        length = _length(f, theta, z, step, dz)
         if length == 0.0:
             break
         theta = theta + length * step
@@ -86,10 +84,8 @@ def solved(H: Float[Array, "p p"], v: Float[Array, " p"]) -> Float[Array, " p"]:
     return np.asarray(U[:, some] @ ((U[:, some].T @ v) / a[some]))
 
 
-def _length(f: Penalized, theta: Array, z: Array, step: Array, dz: Array, reach: float) -> float:
-    """Minimise f along a step: a zero of its derivative, which increases; 0 where f does not decrease."""
-    if np.isfinite(reach):
-        return min(1.0, reach / max(float(np.abs(dz).max()), 1e-12))
+def _length(f: Penalized, theta: Array, z: Array, step: Array, dz: Array) -> float:
+    """Minimise f along a step; 1 where that reduces the derivative to a quarter, 0 where f does not decrease."""
     along = f.metric @ step
     pull, bend = float(along @ theta - f.pull @ step), float(along @ step)
 
@@ -97,16 +93,20 @@ def _length(f: Penalized, theta: Array, z: Array, step: Array, dz: Array, reach:
         return float(f.share @ (f.slope(z + t * dz) * dz)) + pull + t * bend
 
     first = derivative(0.0)
-    if not first < 0:
-        return 0.0
-    if abs(whole := derivative(1.0)) <= 0.25 * abs(first):
+    if first < 0 and abs(derivative(1.0)) <= 0.25 * abs(first):
         return 1.0
+    return positive_zero(derivative)
+
+
+def positive_zero(derivative: Callable[[float], float]) -> float:
+    """Zero, to 0.1 %, of an increasing function; 0 where it is not negative there, and at most about 1e6."""
+    if not derivative(0.0) < 0:
+        return 0.0
     far = 1.0
-    while whole < 0 and far < 1e6:
+    while derivative(far) < 0:
+        if far >= 1e6:
+            return far
         far *= 2.0
-        whole = derivative(far)
-    if whole < 0:
-        return far
     from scipy.optimize import brentq  # slow to import, and seldom needed
 
     return float(brentq(derivative, 0.0, far, xtol=1e-30, rtol=1e-3, maxiter=300))

@@ -179,11 +179,9 @@ class Objective:
         """λ, the Lipschitz constant of ∇f, or of P∇f for a metric P; `inf` where the loss has a kink or no known curvature."""
         if not is_linear(self.loss) or not np.isfinite(self.loss.curvature):
             return np.inf
-        plain = Quadratic.of(self.records, Regularizer(0.0))
-        if metric is None:
-            return self.loss.curvature * float(np.linalg.eigvalsh(plain.H)[-1]) + self.regularizer.strength
-        H = self.loss.curvature * plain.H + self.regularizer.strength * np.eye(len(plain.H))
-        return float(np.linalg.eigvals(metric @ H).real.max())
+        H = self.loss.curvature * Quadratic.of(self.records, Regularizer(0.0)).H
+        H = H + self.regularizer.strength * np.eye(len(H))
+        return float(np.linalg.eigvals(H if metric is None else metric @ H).real.max())
 
     def strong_convexity(self) -> float:
         """L, the strong convexity of f: from the records for the squared loss, otherwise from the regulariser alone."""

@@ -27,7 +27,7 @@ from jaxtyping import Bool
 
 from copriv.errors import InvalidInput
 from copriv.losses import Huber, Logistic, SmoothedHinge
-from copriv.model.newton import FLAT, Penalized, newton
+from copriv.model.newton import FLAT, Penalized, newton, positive_zero
 from copriv.model.objective import ACCURACY, FeasibleSet, Objective, Optimum, Quadratic, Regularizer
 from copriv.model.records import Records
 from copriv.types import Array, LinearLoss, is_linear
@@ -324,19 +324,12 @@ def rounded_minimum(f: Objective, near: Array, accuracy: float) -> Optimum:
 
 
 def _line_minimum(slope: float, bend: float, slack: Array, change: Array, share: Array, h: float) -> float:
-    """Minimise the smoothed f along a line: the zero of its derivative, which increases."""
+    """Minimise the smoothed f along a line."""
 
     def derivative(length: float) -> float:
         return slope + bend * length + float(share @ (np.clip((slack + length * change) / h, 0.0, 1.0) * change))
 
-    if not derivative(0.0) < 0.0:
-        return 0.0
-    far = 1.0
-    while derivative(far) < 0.0:
-        far *= 2.0
-    from scipy.optimize import brentq
-
-    return float(brentq(derivative, 0.0, far, xtol=1e-15, rtol=1e-3))
+    return positive_zero(derivative)
 
 
 def bundle_minimum(f: Objective) -> Optimum:

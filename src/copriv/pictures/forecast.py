@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
@@ -13,14 +12,13 @@ from matplotlib.transforms import Bbox
 from copriv.display.forecast import ended
 from copriv.display.verdict import for_nothing
 from copriv.errors import UsageError
-from copriv.forecast import Assessment, Forecast
+from copriv.forecast import Forecast
 from copriv.forecast.own_learners import OwnLearnersForecast
 from copriv.formatting.numbers import axis_percent, counted, listed, percent
 from copriv.formatting.sanitize import printable
 from copriv.pictures import style
 from copriv.pictures.style import FLOOR, Label, drawn
 from copriv.rules import named
-from copriv.types import Array
 
 
 @drawn
@@ -38,7 +36,12 @@ def curves(outlook: Forecast) -> Figure:
     labels = [_public(outlook), Label(best, f"{who}: {percent(best)}", style.ALONE[1])]
     labels = [label for label in labels if label.level > FLOOR]
     for axes, (one, colour, name) in zip(panels, terms, strict=True):
-        _curve(axes, one, colour, name)
+        band = one.relative_fitness
+        style.curve(axes, band.k, band.low, band.mean, band.high, colour)
+        axes.set_xlabel(named(one.agreement.agreement.rule).axis, labelpad=7)
+        said = f"{name}: {one.agreement.rule_in_words}, {counted(one.agreement.answers, 'answer')} of each"
+        top = style.above(axes, f"ends at {ended(band)}", 1.02, style.FAINT, 9.2)
+        style.above(axes, said, top + 0.035, colour, 10.5, weight="bold")
     ψ = [one.relative_fitness for one, _, _ in terms]
     seen = np.concatenate([*(np.concatenate([one.low, one.high]) for one in ψ), [label.level for label in labels]])
     style.percent_axis(left, seen[np.isfinite(seen)], 1.6)
@@ -55,23 +58,17 @@ def curves(outlook: Forecast) -> Figure:
     return figure
 
 
-def _curve(axes: Axes, one: Assessment, colour: str, name: str) -> None:
-    ψ = one.relative_fitness
-    style.curve(axes, ψ.k, ψ.low, ψ.mean, ψ.high, colour)
-    axes.set_xlabel(named(one.agreement.agreement.rule).axis, labelpad=7)
-    title = f"{name}: {one.agreement.rule_in_words}, {counted(one.agreement.answers, 'answer')} of each"
-    top = style.above(axes, f"ends at {ended(ψ)}", 1.02, style.FAINT, 9.2)
-    style.above(axes, title, top + 0.035, colour, 10.5, weight="bold")
-
-
 @drawn
-def break_even(outlook: Forecast, points: int = 400) -> Figure:
+def break_even(outlook: Forecast) -> Figure:
     """Plot ψ of all owners together against an ε that they all have, with ψ of each alone, of public rows, and pooled."""
     figure = style.sheet(9.4, 5.1)
     axes = style.panel(figure, 1.08, 0.75, 5.6, 3.4)
     style.head(figure, "At which epsilon joining pays, on everybody's records", _lead(outlook))
-    ε = _epsilons(outlook, points)
-    ψ = np.maximum(_together_at(outlook, ε), FLOOR)
+    # From where noise hides everything to where it is negligible, with the agreed and the break-even ε inside.
+    inside = [owner.epsilon for owner in outlook.owners]
+    inside += [even for owner in outlook.owners if 1e-3 < (even := owner.break_even_epsilon_for_all or 0.0) < 1e3]
+    ε = np.geomspace(min(inside) / 10.0, max(inside) * 30.0, 400)
+    ψ = np.maximum(outlook.consortium.with_all_at(ε), FLOOR)
     axes.plot(ε, ψ, color=style.TOGETHER, linewidth=2.4, zorder=4)
     best = min(outlook.public_only, *(owner.alone for owner in outlook.owners))
     labels = [Label(float(ψ[-1]), "together, with privacy,\nat the best terms for each ε", style.TOGETHER)]
@@ -90,23 +87,15 @@ def break_even(outlook: Forecast, points: int = 400) -> Figure:
     along = axes.transData.transform(np.column_stack([ε, ψ]))
     taken = [pooled.get_window_extent(), *(Bbox.from_bounds(x - 3, y - 3, 6, 6) for x, y in along)]
     _mark_break_even(axes, outlook, taken)
-    _mark_agreed(axes, outlook, taken)
+    budgets, end = {owner.epsilon for owner in outlook.owners}, outlook.recommended.relative_fitness.end
+    if len(budgets) == 1 and end["mean"] > FLOOR:  # the simulated cost of the recommended terms
+        at, low = budgets.pop(), max(end["low"], FLOOR)
+        axes.plot([at, at], [low, end["high"]], color=style.TOGETHER, linewidth=1.4, zorder=5)
+        axes.plot([at], [end["mean"]], marker="o", markersize=6.5, color=style.TOGETHER, zorder=6)
+        style.note(axes, f"agreed: ε = {at:g}", (at, low), style.TOGETHER, taken)
     style.beside(axes, labels)
     _sources(figure, outlook)
     return figure
-
-
-def _epsilons(outlook: Forecast, points: int) -> Float[Array, " points"]:
-    """Budgets from where noise hides everything to where it is negligible, with the agreed and the break-even ones inside."""
-    inside = [owner.epsilon for owner in outlook.owners]
-    inside += [even for owner in outlook.owners if 1e-3 < (even := owner.break_even_epsilon_for_all or 0.0) < 1e3]
-    return np.geomspace(min(inside) / 10.0, max(inside) * 30.0, points)
-
-
-def _together_at(outlook: Forecast, epsilon: Float[Array, " points"]) -> Float[Array, " points"]:
-    """ψ of all owners together where all have the same ε, so that ν = Σ κ_i²/(nε)²."""
-    owners = outlook.consortium
-    return np.asarray(owners.curve.at(np.sum(owners.number * owners.overlap**2) / (owners.total * epsilon) ** 2))
 
 
 def _mark_break_even(axes: Axes, outlook: Forecast, taken: list[Bbox]) -> None:
@@ -129,23 +118,12 @@ def _mark_break_even(axes: Axes, outlook: Forecast, taken: list[Bbox]) -> None:
         whom = listed(names)
         if at == max(for_whom) and marked == len(outlook.owners) and outlook.n_owners > 1:
             whom = "everybody"
-        level = max(float(_together_at(outlook, np.array([at]))[0]), FLOOR)
+        level = max(float(outlook.consortium.with_all_at(np.array([at]))[0]), FLOOR)
         axes.plot(
             [at, at], [axes.get_ylim()[0], level], color=style.INK, linewidth=0.9, linestyle=(0, (1, 2)), zorder=3
         )
         style.ring(axes, at, level)
         style.note(axes, f"pays for {whom}:\nε ≥ {at:g}", (at, level), style.INK, taken)
-
-
-def _mark_agreed(axes: Axes, outlook: Forecast, taken: list[Bbox]) -> None:
-    """Mark the simulated cost of the recommended terms, where all owners have the same ε."""
-    ε, ψ = {owner.epsilon for owner in outlook.owners}, outlook.recommended.relative_fitness.end
-    if len(ε) > 1 or not ψ["mean"] > FLOOR:
-        return
-    at, low = ε.pop(), max(ψ["low"], FLOOR)
-    axes.plot([at, at], [low, ψ["high"]], color=style.TOGETHER, linewidth=1.4, zorder=5)
-    axes.plot([at], [ψ["mean"]], marker="o", markersize=6.5, color=style.TOGETHER, zorder=6)
-    style.note(axes, f"agreed: ε = {at:g}", (at, low), style.TOGETHER, taken)
 
 
 @drawn

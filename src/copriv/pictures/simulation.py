@@ -55,7 +55,7 @@ def alone_and_together(simulation: Simulation, outlook: Forecast, needed: Sequen
     ψ, ε, members = simulation.relative_fitness.final, simulation.owners[0].epsilon, outlook.consortium
     marks = [ε, *(at for _, at in needed if at is not None and at < 1e3)]
     budgets = np.geomspace(min(marks) / 8, max(marks) * 8, 300)
-    curve = np.maximum(members.curve.at(np.sum(members.overlap**2) / (members.total * budgets) ** 2), FLOOR)
+    curve = np.maximum(members.with_all_at(budgets), FLOOR)
     figure = style.sheet(9.4, 5.1)
     axes = style.panel(figure, 1.1, 0.75, 5.2, 3.45)
     axes.plot(budgets, curve, color=TOGETHER, linewidth=2.2, zorder=3)

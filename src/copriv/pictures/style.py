@@ -279,7 +279,13 @@ def curve(axes: Axes, k: Any, low: Any, middle: Any, high: Any, colour: str) -> 
     if len(shown) > 9:
         shown = [t for t in shown if str(t)[0] in "01"]
     axes.set_xlim(k[0], k[-1] * 1.04 or 1.0)
-    ticks(axes.xaxis, FixedLocator(_without_overlap(axes, shown)), "{:,.0f}".format)
+    # The last tick, and from right to left those whose numbers do not overlap the next one.
+    figure, kept, limit = sheet_of(axes), list[int](), np.inf
+    for t in reversed(shown):
+        at, half = axes.transData.transform((t, 1.0))[0], 0.5 * figure.dpi * measured(figure, f"{t:,}", 10.5)
+        if at + half < limit:
+            kept, limit = [t, *kept], at - half - 0.06 * figure.dpi
+    ticks(axes.xaxis, FixedLocator(kept), "{:,.0f}".format)
 
 
 def level(axes: Axes, at: float, colour: str) -> None:
@@ -309,19 +315,6 @@ def alone(axes: Axes, owners: Sequence[tuple[str, float, int]]) -> list[Label]:
         who = "each owner" if len(by_level[at]) == len(owners) > 1 else listed(by_level[at])
         labels.append(Label(at, f" alone: {percent(at)}", colour, who))
     return labels
-
-
-def _without_overlap(axes: Axes, ticks: Sequence[int]) -> list[int]:
-    """Select the last of these ticks, and from right to left those whose numbers do not overlap the next one."""
-    figure = sheet_of(axes)
-    kept: list[int] = []
-    limit = np.inf
-    for t in reversed(ticks):
-        at, half = axes.transData.transform((t, 1.0))[0], 0.5 * figure.dpi * measured(figure, f"{t:,}", 10.5)
-        if at + half < limit:
-            kept.append(t)
-            limit = at - half - 0.06 * figure.dpi
-    return kept[::-1]
 
 
 def ticks(axis: Axis, at: Locator, text: Callable[[float], str]) -> None:

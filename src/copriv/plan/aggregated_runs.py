@@ -53,15 +53,11 @@ def runs_in(
     mechanism. Where many owners answer once, only the start and the end are recorded.
     """
     if not isinstance(agreement, Agreement):
-        each_of = [
-            runs_in([world], own, runs, 1000 * seed + i, record_at)
-            for i, (world, own) in enumerate(zip(worlds, agreement, strict=True))
-        ]
-        return Runs(
-            each_of[0].k,
-            np.concatenate([one.relative_fitness for one in each_of]),
-            np.concatenate([one.theta for one in each_of]),
-            max(one.clipped for one in each_of),
+        return Runs.joined(
+            [
+                runs_in([world], own, runs, 1000 * seed + i, record_at)
+                for i, (world, own) in enumerate(zip(worlds, agreement, strict=True))
+            ]
         )
     mechanism = agreement.mechanism
     if isinstance(mechanism, OneAnswer) and mechanism.planned and agreement.n_owners > DEALT_OWNERS:
@@ -159,7 +155,7 @@ class _Group:
 
 
 MOST_GROUPS = 16
-"""About as many groups of similar owners stand for owners of more kinds than `copriv.agreement.participants.MOST`."""
+"""Approximate number of groups of similar owners that represent more kinds than `copriv.agreement.participants.MOST`."""
 
 
 def _groups(world: Problem, mechanism: OneAnswer) -> list[_Group]:

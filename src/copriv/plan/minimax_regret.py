@@ -67,7 +67,7 @@ class Caution:
         return self.choices[self.chosen].relative_fitness / max(self.if_alike.relative_fitness, 1e-300)
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract of a forecast."""
+        """Return the fields of a forecast's JSON contract."""
         return {"holds_to": self.holds_to, "price": self.price, "if_alike": self.if_alike.describe()}
 
 
@@ -76,32 +76,27 @@ def cautious(sample: PublicSample, found: Plan, heterogeneity: Heterogeneity, se
     if heterogeneity.alike or sample.problem.terms.n_owners == 1:
         return found
     begun = time.perf_counter()
-    short = _best_of_each_kind(found.measured)
+    # The best setting of each mechanism and rule, then the best of each other kind; at most eight.
+    best: dict[object, Choice] = {}
+    for choice in found.measured:
+        terms = choice.agreement.agreement
+        best.setdefault((terms.mechanism, terms.rule, terms.window > 1), choice)
+    first = list(best.values())
+    for choice in found.measured:
+        if choice not in first:
+            best.setdefault(choice.kind, choice)
+    short = tuple(best.values())[:8]
     levels = tuple(_worlds(sample, heterogeneity, seed))
     cost = np.array([_cost_at_levels(sample, heterogeneity, seed, choice) for choice in short])
     chosen = int(np.argmin(_regret(cost).max(axis=1)))
     caution = Caution(heterogeneity, levels, short, cost, chosen, found.choice)
-    choice, seconds = short[chosen], found.seconds + time.perf_counter() - begun
-    runner_up = next((one for one in found.measured if one.kind != choice.kind), None)
-    return replace(found, choice=choice, runner_up=runner_up, caution=caution, seconds=seconds)
+    seconds = found.seconds + time.perf_counter() - begun
+    return replace(found, choice=short[chosen], caution=caution, seconds=seconds)
 
 
 def _regret(cost: Float[Array, "choices levels"]) -> Float[Array, "choices levels"]:
     """Cost over the least one. Costs below 1e-12 are rounding errors and count as equal."""
     return np.asarray(np.maximum(cost, 1e-12) / np.maximum(cost.min(axis=0), 1e-12))
-
-
-def _best_of_each_kind(measured: Sequence[Choice]) -> tuple[Choice, ...]:
-    """The best setting of each mechanism and rule, then the next best of other kinds; eight in all."""
-    short: dict[object, Choice] = {}
-    for choice in measured:
-        terms = choice.agreement.agreement
-        short.setdefault((terms.mechanism, terms.rule, terms.window > 1), choice)
-    first = list(short.values())
-    for choice in measured:
-        if choice not in first:
-            short.setdefault(choice.kind, choice)
-    return tuple(short.values())[:8]
 
 
 @lru_cache(maxsize=16)

@@ -31,22 +31,18 @@ RARER = 5
 """Outliers are one in RARER times the number of public rows, which counts as FEWEST where it is smaller."""
 FEWEST = 1000
 LENGTHS = (1.25, 1.75, 2.5, 3.5, 5.0, 7.0)
-"""In real tables the longest record is 1 to 10 times as long as the longest of 1,000."""
+"""Lengths of outliers over that of the longest public row; in real tables the longest of all is 1 to 10 times that of 1,000."""
 PROBABILITY = 0.2
 """Probability that owners hold such records, of one of LENGTHS. Set with LENGTHS, by the loans of `benchmarks.utility`."""
 SHOWN = 0.8
 """Probability from which outliers count as shown, as of a verdict's "yes"."""
-COLUMNS = 8
-"""Most columns in which an outlier is far out, evenly spaced among those of numbers."""
 PREMIUM = 0.1
 """Most that insurance may add to E ψ where there are no outliers, as a share of it or of that of the best owner's own model."""
-IN_TURN = 8
-"""Most owners that are run in turn; for more, a round of all owners is about the same."""
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """How a rule is run. step: with respect to that of `Way`; bound: Ξ; order: of the norm in which gradients are clipped."""
+    """Terms of a run without noise. step: relative to that of `Way`; bound: Ξ; order: of the norm of clipped gradients."""
 
     way: Way | None
     answers: int
@@ -138,7 +134,7 @@ class Outliers:
                     theta = theta - step * descent(theta)
                 return theta if recursion.average is None else model
             assert way.turns is not None
-            N = min(setting.participants, IN_TURN)
+            N = min(setting.participants, 8)  # a round of more owners is about the same
             rule = way.turns(np.full(N, 1.0 / N))
             state = rule.start(theta)
             for i in list(range(N)) * setting.answers:
@@ -160,7 +156,7 @@ def outliers_of(sample: PublicSample) -> Outliers | None:
         return None
     longest = float(np.abs(rows.features[:, columns]).sum(axis=1).max())
     reach = 1.0 if data.bounds and not data.mapped else np.inf  # a column with declared ends is at most 1
-    some = columns[np.unique(np.linspace(0, len(columns) - 1, COLUMNS).astype(int))]
+    some = columns[np.unique(np.linspace(0, len(columns) - 1, 8).astype(int))]  # at most 8, evenly spaced
     x = np.tile(np.average(r.features, axis=0, weights=r.weight), (len(LENGTHS), len(some), 1))
     x[:, np.arange(len(some)), some] = np.minimum(np.array(LENGTHS) * longest, reach)[:, None]
     x = x.reshape(-1, x.shape[2])

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.formatting.cards import Columns, Framed, Shown, above
+from copriv.formatting.cards import Columns, Framed, Item, Shown, columns_of, in_words
 from copriv.formatting.numbers import counted
 from copriv.rules import named
 from copriv.types import Array
@@ -41,7 +41,10 @@ class NoiseCurve(Shown):
         front = order[np.concatenate([[True], fixed[order][1:] < lowest[:-1]])]
         hull: list[tuple[float, float, int]] = []
         for s, f, i in zip(slope[front].tolist(), fixed[front].tolist(), front.tolist(), strict=True):
-            while len(hull) > 1 and _above(hull[-2], hull[-1], (s, f)):
+            # The last corner is none if it is not below the line from the one before it to this point.
+            while len(hull) > 1 and (hull[-1][1] - hull[-2][1]) * (s - hull[-2][0]) >= (f - hull[-2][1]) * (
+                hull[-1][0] - hull[-2][0]
+            ):
                 hull.pop()
             hull.append((s, f, i))
         index = [i for _, _, i in hull]
@@ -82,11 +85,6 @@ class NoiseCurve(Shown):
     def derivative(self, noise: float) -> float:
         """dψ/dν at ν."""
         return float(self.slope[np.argmin(self.fixed + self.slope * noise)])
-
-
-def _above(left: tuple[float, float, int], middle: tuple[float, float, int], right: tuple[float, float]) -> bool:
-    """Whether the middle one of three points, in order of slope, is not below the line between the others."""
-    return (middle[1] - left[1]) * (right[0] - left[0]) >= (right[1] - left[1]) * (middle[0] - left[0])
 
 
 Advice = Literal["join", "close", "public", "alone"]
@@ -167,7 +165,6 @@ class Plan(Shown, Framed):
     _teller: ClassVar[str] = "copriv.display.forecast:plan_card"
 
     choice: Choice
-    runner_up: Choice | None
     measured: tuple[Choice, ...]
     """All that were run on the public rows, the best first."""
     flatness: dict[str, tuple[float, float]]
@@ -204,26 +201,27 @@ class Plan(Shown, Framed):
             advice = "public"
         return replace(self, public_only=public_only, alone=alone, advice=advice)
 
-    @property
-    def advice_in_words(self) -> str | None:
-        """A sentence on why nobody should start with this plan, or why that is open; None where joining pays."""
-        said: str | None = above("copriv.display.verdict:advice")(self)
-        return said
+    advice_in_words = in_words(
+        "copriv.display.verdict:advice",
+        "A sentence on why nobody should start with this plan, or why that is open; None where joining pays.",
+    )
 
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
         return {"measured": self._runs}
 
     def _runs(self) -> Columns:
-        terms = [choice.agreement for choice in self.measured]
+        terms = columns_of([choice.agreement for choice in self.measured], ("answers", "step", "gradient_bound"))
         return {
             "words": [choice.describe() for choice in self.measured],
-            "rule": [one.rule_in_words for one in terms],
-            "answers": [one.answers for one in terms],
-            "step": [float(one.step) for one in terms],
-            "gradient_bound": [float(one.gradient_bound) for one in terms],
-            "start": [choice.start for choice in self.measured],
-            "relative_fitness": [float(choice.relative_fitness) for choice in self.measured],
+            "rule": [choice.agreement.rule_in_words for choice in self.measured],
+            **terms,
+            **columns_of(self.measured, ("start", "relative_fitness")),
         }
+
+    @property
+    def runner_up(self) -> Choice | None:
+        """The best that was run of another kind than the choice."""
+        return next((one for one in self.measured if one.kind != self.choice.kind), None)
 
     @property
     def considered(self) -> int:
@@ -247,18 +245,18 @@ class Plan(Shown, Framed):
 
         Keys: "pure" (ε against (ε, δ)), "one_answer" (against many), "asynchronous" (against rounds of all owners).
         """
-        sides = best_by_promise(self.measured, [choice.fitness for choice in self.measured])
-        return {promise: (self.measured[i], self.measured[j]) for promise, (i, j) in sides.items()}
+        return best_by_promise(self.measured, lambda one: one, lambda one: one.fitness)
 
 
-def best_by_promise(choices: Sequence[Choice], costs: Sequence[float]) -> dict[str, tuple[int, int]]:
-    """For each promise the indices of the cheapest choice that keeps it and of the cheapest that does not, if both exist."""
+def best_by_promise(
+    items: Sequence[Item], choice: Callable[[Item], Choice], cost: Callable[[Item], float]
+) -> dict[str, tuple[Item, Item]]:
+    """For each promise the cheapest item whose choice keeps it and the cheapest one whose does not, if both exist."""
     found = {}
     for promise in ("pure", "one_answer", "asynchronous"):
-        kept = [i for i, choice in enumerate(choices) if choice.promises[promise]]
-        given_up = [i for i, choice in enumerate(choices) if not choice.promises[promise]]
-        if kept and given_up:
-            found[promise] = (min(kept, key=costs.__getitem__), min(given_up, key=costs.__getitem__))
+        sides = [[one for one in items if choice(one).promises[promise] is holds] for holds in (True, False)]
+        if all(sides):
+            found[promise] = (min(sides[0], key=cost), min(sides[1], key=cost))
     return found
 
 

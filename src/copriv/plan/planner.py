@@ -32,7 +32,6 @@ from copriv.plan.candidates import (
     answers_of,
     bounded,
     freed,
-    hidden,
     noises_of,
     opted_for_delta,
     participants_of,
@@ -120,14 +119,12 @@ def plan(
     first = finalists[0]
     measured: dict[Any, Choice] = {}
     if not terms.one_answer:
-        # The table is exact for a quadratic fitness and approximate for others, which get more passes over neighbours.
-        first, of_many = run_finalists(public, finalists, 3 - 2 * quadratic, runs, seed)
+        first, of_many = run_finalists(public, finalists, runs, seed)
         measured |= of_many
     if one_answer is None:
         one_answer = not keep
     measured |= measured_once(found, one_answer, public_start, runs, seed)
     ranked = tuple(sorted(measured.values(), key=lambda choice: choice.fitness))
-    runner_up = next((choice for choice in ranked if choice.kind != ranked[0].kind), None)
     best, ν = sample.optimum.value, noise_of(terms)
     fixed = np.concatenate([(p.fixed + best).ravel() / best - 1.0 for p in priced])
     # For noise with δ too, whose scale is approximately proportional to 1/(nε).
@@ -136,11 +133,11 @@ def plan(
     if (summed := terms.in_sums()) is not None:
         hidden_problem = public.under(summed)
         if not terms.one_answer and (hiding := finalists_of(priced_of(summed, noises, tables), quadratic)):
-            _, in_sums = run_finalists(hidden_problem, hiding, 3 - 2 * quadratic, runs, seed)
+            _, in_sums = run_finalists(hidden_problem, hiding, runs, seed)
         in_sums |= measured_once(replace(found, problem=hidden_problem), one_answer, public_start, runs, seed)
         with_sum = min(in_sums.values(), key=lambda choice: choice.fitness, default=None)
     seconds = time.perf_counter() - begun
-    made = Plan(ranked[0], runner_up, ranked, flatness_of(first), (fixed, slope), seconds, with_sum)
+    made = Plan(ranked[0], ranked, flatness_of(first), (fixed, slope), seconds, with_sum)
     unlike = heterogeneity or heterogeneity_of(sample)
     with suppress(NotCertified, InvalidInput):  # so few records that an unequal allocation can be fitted exactly
         made = cautious(sample, made, unlike, seed)
@@ -157,7 +154,7 @@ def priced_of(terms: Agreement, noises: Sequence[GradientNoise], tables: Sequenc
             groups = sums_of(terms, way, size)
             if size is not None and m * participants > terms.agreement.horizon:
                 continue  # groups whose size the plan chooses must end within the agreed horizon
-            if not hidden(terms, groups):
+            if any(len(group) < terms.fewest_in_sum for group in groups):
                 continue
             variance = variances_of(terms, noises, m, groups)
             for table in tables:
@@ -166,10 +163,9 @@ def priced_of(terms: Agreement, noises: Sequence[GradientNoise], tables: Sequenc
 
 
 def of_many_answers(found: Plan, sample: PublicSample, seed: int = 0) -> Plan:
-    """What `plan` finds with `keep` for terms that fix nothing: the choice among the plan's own settings of many answers."""
+    """The plan that `plan` finds with `keep` for terms that fix nothing: the best of its own settings of many answers."""
     many = tuple(choice for choice in found.measured if not choice.agreement.one_answer)
-    runner_up = next((choice for choice in many if choice.kind != many[0].kind), None)
-    made = replace(found, choice=many[0], runner_up=runner_up, measured=many, caution=None)
+    made = replace(found, choice=many[0], measured=many, caution=None)
     with suppress(NotCertified, InvalidInput):
         made = cautious(sample, made, heterogeneity_of(sample), seed)
     return made
@@ -206,9 +202,12 @@ def finalists_of(priced: list[Priced], quadratic: bool) -> list[Candidate]:
 
 
 def run_finalists(
-    public: Problem, finalists: list[Candidate], passes: int, runs: int, seed: int
+    public: Problem, finalists: list[Candidate], runs: int, seed: int
 ) -> tuple[Candidate, dict[Candidate, Choice]]:
-    """Run the finalists and the neighbours of the best one. Returns the best, and the cost of all that were run."""
+    """Run the finalists and the neighbours of the best one. Returns the best, and the cost of all that were run.
+
+    The table is exact for a quadratic fitness and approximate for others, which get more passes over neighbours.
+    """
     measured: dict[Candidate, Choice] = {}
 
     def best_of(candidates: list[Candidate]) -> Candidate:
@@ -218,7 +217,7 @@ def run_finalists(
         return min(candidates, key=lambda one: measured[one].fitness)
 
     best = best_of(finalists)
-    for _ in range(passes):
+    for _ in range(3 if public.fitness.quadratic is None else 1):
         near = []
         if public.terms.agreement.step == "auto":
             near += [replace(best, step=best.step * factor) for factor in (0.65, 1.5)]
@@ -281,16 +280,11 @@ def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[OneAnswer
     opted = opted_for_delta(public.terms)
     if isinstance(agreed, OneAnswer):
         return [(agreed, agreed.guarantee is Guarantee.PURE or not opted)]
-    free = terms.rule == "auto" and terms.step == "auto" and agreed is mechanisms.ALL[0]
-    free = (
-        free
-        and terms.robust is None
-        and terms.graph is None
-        and terms.answers is None
-        and terms.group_size is None
-        and terms.communication != "synchronous"
-    )
-    if not wanted or not free or public.feature_bound is None or any(o.group or o.unit for o in owners):
+    fixed = any(getattr(terms, key) is not None for key in ("robust", "graph", "answers", "group_size"))
+    fixed = fixed or (terms.rule, terms.step) != ("auto", "auto") or terms.communication == "synchronous"
+    if not wanted or fixed or agreed is not mechanisms.ALL[0]:
+        return []
+    if public.feature_bound is None or any(owner.group or owner.unit for owner in owners):
         return []
     weighed = [one for one in mechanisms.ALL if isinstance(one, OneAnswer) and one.planned and one.suits(public.loss)]
     if public.terms.summed:
@@ -306,12 +300,10 @@ def measured_once(
     """The cost of the best setting of each mechanism of one answer. Raises AgreementError or NotCertified of an agreed one."""
     measured: dict[tuple[Any, ...], Choice] = {}
     for mechanism, pure in one_answer_mechanisms(bounded.problem, wanted):
-        try:
+        with suppress(
+            *() if bounded.problem.terms.one_answer else (AgreementError, NotCertified)
+        ):  # no setting in budget
             measured[mechanism, pure] = measure_one_answer(bounded, mechanism, pure, public_start, runs, seed)
-        except (AgreementError, NotCertified):
-            if bounded.problem.terms.one_answer:
-                raise
-            continue  # no setting is within these budgets
     return measured
 
 

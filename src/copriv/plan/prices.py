@@ -232,24 +232,13 @@ class Priced:
         return Candidate(self, float(self.step[i]), float(self.bounds[j]))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Candidate:
     """One setting: a priced rule with a step and a gradient bound."""
 
     priced: Priced
     step: float
     gradient_bound: float
-
-    @property
-    def _key(self) -> tuple[Any, ...]:
-        table = self.priced.table
-        return (id(table.bounded), table.γ, *self.priced.kind, self.step, self.gradient_bound)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Candidate) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
 
     @property
     def cost(self) -> float:

@@ -43,14 +43,14 @@ class Candidate:
     """A mechanism and its setting."""
 
     gap: float
-    """What is expected to be left between the best model, 0, and a model of 0, 1."""
+    """Expected fitness on a scale where the best model is 0 and the zero model is 1."""
     mechanism: OneAnswer
     setting: Setting
     declared: Declared
     owners: Sequence[Mapping[str, Any]]
-    """With the δ that is used."""
+    """Tables of the owners, with the δ that is used."""
     scale: float = 1.0
-    """Of columns."""
+    """Factor on the unit of the columns."""
 
 
 SCALES_AFTER = tuple(scale for scale in SCALES if scale <= 1.0)
@@ -58,9 +58,9 @@ SCALES_AFTER = tuple(scale for scale in SCALES if scale <= 1.0)
 FAINT = 1e-5
 """Regularisation up to which columns may be asked for in another unit, in which it means another penalty."""
 CAUTIONS = (0.3, 0.6, 1.0)
-"""Scales of noise over the true one at which a pilot's answer is read: less takes units that are wider, and clips less."""
+"""Factors on the noise scale when a pilot's answer is read: a smaller one leads to wider units and less clipping."""
 LOOSE = TIGHTER[::2]
-"""Candidates for bounds on rows where it is foreseen what a pilot will lead to."""
+"""Candidates for bounds on rows when the terms after a pilot are predicted."""
 STAYS = 1e-3
 """Step of a run that stays at its start."""
 FINALIST_WORLDS = 12
@@ -126,7 +126,7 @@ def in_one_answer(owners: int, step: float = 1.0, attempts: int = 0) -> dict[str
 
 
 def mechanisms_of_one_answer() -> list[OneAnswer]:
-    """All of them."""
+    """Return all mechanisms with which each owner answers once."""
     return [each for each in mechanisms.ALL if isinstance(each, OneAnswer)]
 
 
@@ -137,7 +137,7 @@ def offers(
     known: Measured | None = None,
     only: Mechanism | None = None,
 ) -> list[tuple[float, Agreement]]:
-    """Terms of each mechanism and bound on rows, with the gap that is expected between the best model, 0, and the start, 1.
+    """Terms of each mechanism and bound on rows, with their expected fitness where the best model is 0 and the start is 1.
 
     agreement: with declared columns alone. The start is 0 but for an intercept, which begins in the middle of the target's
     range; Ξ is in the unit of half that range. piloted: of a run after a pilot, whose mechanism is fixed before it: of models
@@ -215,14 +215,6 @@ def after_pilots(sample: DeclaredSample, worlds: Sequence[World], mechanism: Mec
     return found
 
 
-def _staying(agreement: Agreement, sample: DeclaredSample) -> Agreement:
-    """The run that stays at the mean of targets that the pilot told, or at its start."""
-    start = list(agreement.agreement.start or ())
-    if agreement.model.intercept and isinstance(sample.tables.schema.target, Number):
-        start[-1] = sample.tables.mean
-    return agreement.replace(agreement={"start": start, "step": STAYS})
-
-
 def _terms(agreement: Agreement, one: Candidate, start: Array, model: Mapping[str, Any]) -> Agreement:
     made = agreement.replace(
         agreement={
@@ -287,8 +279,11 @@ def plan_declared(sample: PublicSample, runs: int = 40, seed: int = 0) -> Plan:
     ranked, made = [], list[Agreement]()
     for one in [None] if known is None else [known.by_less(times, terms.model.intercept) for times in CAUTIONS]:
         made += [agreement for _, agreement in offers(free, TIGHTER, piloted, one, only)]
-    if known is not None:
-        made.append(_staying(made[0], sample))
+    if known is not None:  # the run that stays at the mean of targets that the pilot told, or at its start
+        start = list(made[0].agreement.start or ())
+        if terms.model.intercept and isinstance(sample.tables.schema.target, Number):
+            start[-1] = sample.tables.mean
+        made.append(made[0].replace(agreement={"start": start, "step": STAYS}))
     tried = {agreement.fingerprint: agreement for agreement in made}
     if sample.awaits_pilot:  # of each mechanism, which alone is fixed before it, the terms of the least expected cost
         tried = {agreement.agreement.mechanism: agreement for agreement in reversed(made)}
@@ -313,6 +308,4 @@ def plan_declared(sample: PublicSample, runs: int = 40, seed: int = 0) -> Plan:
     noise, cost = np.array([ν / times**2 for times in TIMES]), np.array(costs)
     slope = np.append(np.diff(cost) / np.diff(noise), 0.0)
     fixed = np.append(cost[:-1] - slope[:-1] * noise[:-1], np.median(nothing))
-    choices = tuple(choice for _, choice in ranked)
-    runner_up = next((choice for choice in choices if choice.kind != choices[0].kind), None)
-    return Plan(choices[0], runner_up, choices, {}, (fixed, slope), time.perf_counter() - begun)
+    return Plan(ranked[0][1], tuple(choice for _, choice in ranked), {}, (fixed, slope), time.perf_counter() - begun)

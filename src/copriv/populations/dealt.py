@@ -50,7 +50,7 @@ from copriv.populations.law import CLASSES
 from copriv.populations.owner_posterior import posterior
 from copriv.populations.public_sample import PublicSample, kept, nothing_left
 from copriv.populations.targets import varied, with_both_classes
-from copriv.populations.world import OwnerDraw, World, psi, weighted, with_best_model
+from copriv.populations.world import OwnerDraw, World, in_every_place, psi, weighted, with_best_model
 from copriv.problem import Problem
 from copriv.terms.heterogeneity import Heterogeneity, from_answers, from_strata, unknown
 from copriv.types import Array, Whole
@@ -154,17 +154,12 @@ class OwnerLaws:
                 some = one > 1e-9 * one.max()
                 own = Records(table.features, table.target, one).taken(some)
                 populations.append(with_best_model(problem, own, near, deviation, theirs[some]))
-        populations = [
-            replace(one, weight=size * one.weight / one.total) for one, size in zip(populations, n, strict=True)
-        ]
-        held = tuple(
-            weighted(one, rng.multinomial(size, one.weight / one.weight.sum()))
-            for one, size in zip(populations, n, strict=True)
-        )
+        sized = zip(populations, n, strict=True)
+        populations = [replace(one, weight=size * one.weight / one.total) for one, size in sized]
+        sized = zip(populations, n, strict=True)
+        held = tuple(weighted(one, rng.multinomial(size, one.weight / one.weight.sum())) for one, size in sized)
         whole = Records.concatenate(held)
-        pool = replace(
-            problem, unbounded=(whole,) * len(n), stand_in=True, known_optimum=None, strata=None, strata_names=()
-        )
+        pool = in_every_place(problem, whole, strata=None, strata_names=())
         optimum = pool.optimum_of(whole, near, 1e-8)
         if optimum is None or optimum.value <= nothing_left(pool):
             return None

@@ -1,4 +1,4 @@
-"""What is known where no rows are public: tables that the declared columns allow, in the place of a public sample.
+"""Stand-in for a public sample where no rows are public: tables that the declared columns allow.
 
 Worlds are drawn each from a table of its own (`copriv.data.declared_tables`), so that bands are as wide as what is not known.
 """
@@ -10,14 +10,13 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from copriv.agreement import Agreement
 from copriv.agreement.data_terms import schema_of
 from copriv.data.declared_tables import DeclaredTables, NoisyShares
 from copriv.errors import NotCertified
 from copriv.mechanisms.lengths import BINS, EDGES, Histograms, Measured, noise_on_mean, target_range
 from copriv.model.records import Records
 from copriv.populations.public_sample import PublicSample, nothing_left
-from copriv.populations.world import World, curvature_of
+from copriv.populations.world import World, curvature_of, in_every_place
 from copriv.privacy.noise import Law
 from copriv.privacy.simulated_noise import draws
 from copriv.problem import Problem
@@ -32,9 +31,9 @@ class DeclaredSample(PublicSample):
     """A typical table in the public sample's place; the law of all tables for worlds."""
 
     share: float = 0.0
-    """Of every ε, of a pilot that measures lengths (`copriv.mechanisms.lengths`) before the run; the run has the rest."""
+    """Share of every ε that a pilot of lengths (`copriv.mechanisms.lengths`) takes before the run."""
     measured: Measured | None = None
-    """What it said."""
+    """Result of that pilot; None before it."""
 
     @property
     def declared(self) -> bool:
@@ -59,7 +58,7 @@ class DeclaredSample(PublicSample):
         return curvature_of(world.pool.fitness, world.pool.optimum.theta)
 
     def answered(self, world: World, rng: np.random.Generator) -> Measured:
-        """What a pilot would say in a world."""
+        """Simulate the result of a pilot in a world."""
         terms, rows = self.problem.terms, world.pool.unbounded[0]
         asked = replace(Histograms.of_run(terms, rows.n_parameters), intercept=False)
         scale = noise_on_mean(terms, self.share / (1.0 - self.share))
@@ -70,38 +69,29 @@ class DeclaredSample(PublicSample):
     @cached_property
     def tables(self) -> DeclaredTables:
         """The law of tables."""
-        law, known = tables_of(self.problem.terms), self.measured
+        schema, known = schema_of(self.problem.terms, None), self.measured
+        assert schema is not None
         if known is None:
-            return law
+            return DeclaredTables(schema)
         middle, half = target_range(self.problem.terms)
         found = known.noisy[:BINS], known.noisy[BINS:], middle + half * EDGES
-        return replace(law, measured=NoisyShares(*found, np.sqrt(2.0) * known.noise))
+        return DeclaredTables(schema, measured=NoisyShares(*found, np.sqrt(2.0) * known.noise))
 
     def _draw(self, seed: tuple[int, ...]) -> World | None:
         n, p = int(self.problem.terms.records.sum()), self.problem.n_parameters
         rows = min(max(ROWS, 10 * p), n)
         table = self.tables.draw(np.random.default_rng(seed), rows)
-        table = replace(table, weight=np.full(rows, n / rows))
-        pool = replace(
-            self.problem, unbounded=(table,) * self.problem.terms.n_owners, stand_in=True, known_optimum=None
-        )
+        pool = in_every_place(self.problem, replace(table, weight=np.full(rows, n / rows)))
         with suppress(NotCertified):
             if (optimum := pool.fitness.minimum(np.zeros(p))).value > nothing_left(pool):
                 return World(replace(pool, known_optimum=optimum), seed)
         return None
 
 
-def tables_of(agreement: Agreement) -> DeclaredTables:
-    """The law of tables of an agreement with declared columns."""
-    schema = schema_of(agreement, None)
-    assert schema is not None
-    return DeclaredTables(schema)
-
-
 def sample_of(problem: Problem, share: float = 0.0) -> PublicSample:
-    """What is publicly known of the owners' records: a public sample or, without public rows, declared columns.
+    """Public sample of a problem or, without public rows, its stand-in from declared columns.
 
-    share: of every ε, of a pilot before it.
+    share: share of every ε that a pilot takes before the run.
     """
     if problem.terms.data.declared_only:
         return DeclaredSample(problem if problem.stand_in else problem.on_public(), share=share)

@@ -42,7 +42,7 @@ class Distance:
     low: float
     high: float
     expected: float
-    """Of public rows drawn at random from the owners' population."""
+    """Expected distance of public rows drawn at random from the owners' population."""
     expected_high: float
     """95 % quantile of the same."""
 
@@ -100,7 +100,7 @@ class HeterogeneityDiagnosis:
         return " ".join(said)
 
     def to_dict(self) -> dict[str, Any]:
-        """As in a model's record; values that the answers do not determine are null, with the reason beside them."""
+        """Return the fields of a model's record; undetermined values are None, with the reason beside them."""
         u, far = self.heterogeneity, self.distance
         hidden, far_hidden = (self.not_told(one.low, one.high) for one in (u, far))
         return {
@@ -133,7 +133,11 @@ def diagnose(
     place = {name: i for i, name in enumerate(agreement.owner_names)}
     law, N, p = mechanism.law(agreement), len(place), len(theta)
     noise = law.variance * np.square([mechanism.scale(agreement, owner) for owner in agreement.owner])
-    A = _informed(sample)
+    a, U = np.linalg.eigh(sample.hessian)
+    c, A = sample.problem.terms.model.regularization, sample.hessian
+    told = a - c > max(c, 1e-6 * a[-1])
+    if told.any():  # else the intervals are wide
+        A = np.asarray((U * np.where(told, a, 0.0)) @ U.T)
     bound, order, loss = agreement.gradient_bound, mechanism.order(agreement), sample.problem.loss
     inverse: Array = np.asarray(np.linalg.pinv(A, rcond=1e-10, hermitian=True), dtype=np.float64)
     total, weight, squares, off, many, cut = np.zeros((N, p)), np.zeros(N), np.zeros(N), np.zeros(N), 0, 0.0
@@ -170,19 +174,6 @@ def diagnose(
     chance = 0.5 * spread * (1.0 / public.units + 1.0 / float(agreement.records[given].sum())) / f
     distance = _distance(raw, made, chance, effective_directions(inverse), sample.wobble)
     return HeterogeneityDiagnosis(found, assumed, distance, many, unknown(sample.unexplained).high, cut)
-
-
-def _informed(sample: PublicSample) -> Float[Array, "p p"]:
-    """A, restricted to the directions in which the records have more curvature than the regulariser.
-
-    All of A where there is no such direction; the intervals are then wide.
-    """
-    a, U = np.linalg.eigh(sample.hessian)
-    c = sample.problem.terms.model.regularization
-    told = a - c > max(c, 1e-6 * a[-1])
-    if not told.any():
-        return sample.hessian
-    return np.asarray((U * np.where(told, a, 0.0)) @ U.T)
 
 
 def _distance(raw: float, noise: float, chance: float, p: float, wobble: float = 0.0) -> Distance:

@@ -20,9 +20,8 @@ How the law is drawn depends on the number of public rows per parameter:
   likelihood, so that there are more directions than rows. The noise is scaled so that a fit to the rows drawn overfits as
   much as a fit to the records that they stand for.
 
-Duplicated public rows count as one observation, and the pool has as many duplicates.
-
-See `copriv.populations.law` for the law of features and `copriv.populations.targets` for that of targets.
+Duplicated public rows count as one observation, and the pool has as many duplicates. `FeatureLaw` is the law of features,
+`copriv.populations.targets` has that of targets.
 """
 
 from dataclasses import dataclass, replace
@@ -36,7 +35,7 @@ from copriv.errors import NotCertified
 from copriv.losses import Huber, OfMargin, Squared
 from copriv.model.records import Records
 from copriv.populations.targets import Classes, Regression, levels_of, tail_of, varied
-from copriv.populations.world import World, weighted
+from copriv.populations.world import World, in_every_place, weighted
 from copriv.problem import Problem
 from copriv.types import Array, Whole
 
@@ -55,12 +54,6 @@ class FeatureLaw:
 
     Without such neighbours a column of zeros counts as constant.
     """
-
-    @classmethod
-    def of(cls, x: Array, modelled: bool) -> "FeatureLaw":
-        """modelled: whether there is a model for the targets of unseen levels; without one there are none."""
-        unseen = ~x.any(axis=0) & (modelled and levels_of(x).any())
-        return cls(x, np.flatnonzero(unseen))
 
     def with_unseen(self, rng: np.random.Generator) -> Array:
         """The rows, followed by one row for each unseen level (the rule of succession).
@@ -181,7 +174,7 @@ class Law:
     """The posterior of the law of all records, given the public rows."""
 
     problem: Problem
-    """With the public sample in every owner's place."""
+    """Problem with the public sample in every owner's place."""
 
     @property
     def raw(self) -> Records:
@@ -261,8 +254,9 @@ class Law:
 
     @cached_property
     def features(self) -> FeatureLaw:
-        """The law of features."""
-        return FeatureLaw.of(self.rows.features, self.modelled)
+        """The law of features; without a model for the targets of unseen levels there are none."""
+        x = self.rows.features
+        return FeatureLaw(x, np.flatnonzero(~x.any(axis=0) & (self.modelled and levels_of(x).any())))
 
     @property
     def unseen(self) -> int:
@@ -294,16 +288,17 @@ class Law:
         """Draw a world; its optimum is not computed yet."""
         rng, n = np.random.default_rng(seed), int(self.problem.terms.records.sum())
         table = self._bootstrap(rng, n) if self.plenty else self._posterior(rng, n)
-        pool = replace(
-            self.problem, unbounded=(table,) * self.problem.terms.n_owners, stand_in=True, known_optimum=None
-        )
-        return World(pool, seed)
+        return World(in_every_place(self.problem, table), seed)
 
     def _bootstrap(self, rng: np.random.Generator, n: int) -> Records:
         rows, law = self.rows, rng.standard_exponential(self.observations + self.unseen)
         if not self.copied:
             law[: len(rows)] *= rows.weight
-        counts = self._counts(rng, n, law / law.sum())
+        law /= law.sum()
+        if self.copied:  # first the distinct rows of the pool, then the copies of each
+            originals = self._originals(n)
+            law = rng.multinomial(originals, law) / originals
+        counts = np.asarray(rng.multinomial(n, law))
         x, y = self.features.with_unseen(rng), np.append(self.targets, np.ones(self.unseen))
         told, made = (counts > 0) & ~self._anew, (counts > 0) & self._anew
         tables = []
@@ -335,18 +330,9 @@ class Law:
     @cached_property
     def _anew(self) -> Bool[np.ndarray, " rows"]:
         """Rows whose targets are redrawn in every world: rows of high leverage, few classes, and unseen levels."""
-        own = np.zeros(self.observations, dtype=bool)
-        if self.modelled:
-            own = self._fit[1] > 0.9  # the fit interpolates rows of such a leverage
-            own |= self.labels and self.events < CLASSES * self.problem.n_parameters
-        return np.concatenate([own, np.ones(self.unseen, dtype=bool)])
-
-    def _counts(self, rng: np.random.Generator, n: int, law: Array) -> Int[Whole, " rows"]:
-        """Number of copies of each row in the pool; drawn in two stages where public rows have duplicates."""
-        if not self.copied:
-            return np.asarray(rng.multinomial(n, law))
-        originals = self._originals(n)
-        return np.asarray(rng.multinomial(n, rng.multinomial(originals, law) / originals))
+        own = self.modelled & (self._fit[1] > 0.9)  # the fit interpolates rows of such a leverage
+        own |= self.labels and self.events < CLASSES * self.problem.n_parameters
+        return np.append(own, np.ones(self.unseen, dtype=bool))
 
     def _originals(self, n: int) -> int:
         """Number of distinct rows among n, by the share of duplicates among the public rows."""
@@ -412,10 +398,7 @@ class Law:
     @cached_property
     def _tails(self) -> tuple[Tail | None, Tail | None]:
         """The tails of lengths and of residuals."""
-        of_residuals = None
-        if not self.labels:
-            of_residuals = tail_of(np.abs(self._fit[0]))
-        return tail_of(self._lengths(self.rows.features)), of_residuals
+        return tail_of(self._lengths(self.rows.features)), None if self.labels else tail_of(np.abs(self._fit[0]))
 
     def with_tails(
         self, rng: np.random.Generator, x: Array, y: Array, counts: Int[Whole, " rows"]

@@ -131,7 +131,12 @@ def evidence_of(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> tuple
         A = curvature_of(problem.fitness_of(own), sample.optimum.theta)
         away = g[rows] - g[rows].mean(axis=0)
         if not problem.loss.smooth:
-            A = _kink_curvature(A, [away.T @ away, own.features.T @ own.features], inverse)
+            # Few rows are near a kink, and in directions that they leave flat, A would overstate the deviation a thousandfold:
+            # it gets the mean shape of the second moments of gradients and of features.
+            shapes = [away.T @ away, own.features.T @ own.features]
+            parts = [shape / size for shape in shapes if (size := float(np.sum(inverse * shape))) > 0]
+            if parts:
+                A = np.asarray(float(np.sum(inverse * A)) / len(parts) * sum(parts))
         size = max(float(np.sum(inverse * A)), 1e-12)
         φ = float(np.sum((away @ inverse) * away)) / max(len(rows) - 1, 1) / size
         φ = (φ * len(rows) + everybody * 10) / (len(rows) + 10)  # the pooled estimate counts for ten rows
@@ -151,19 +156,6 @@ def common_shift(x: Float[Array, "rows p"], hessian: Float[Array, "p p"]) -> Flo
     if residual > 0.1 or cost <= 0:
         return 0.0 * shift
     return np.asarray(shift / np.sqrt(cost))
-
-
-def _kink_curvature(
-    A: Float[Array, "p p"], shapes: Sequence[Float[Array, "p p"]], inverse: Float[Array, "p p"]
-) -> Array:
-    """Curvature of the size of A with the mean shape of `shapes` (second moments of gradients and of features).
-
-    Few rows of an owner are near a kink. In directions that they leave flat, A would overstate its deviation a thousandfold.
-    """
-    parts = [shape / size for shape in shapes if (size := float(np.sum(inverse * shape))) > 0]
-    if not parts:
-        return A
-    return np.asarray(float(np.sum(inverse * A)) / len(parts) * sum(parts))
 
 
 def posterior(
@@ -204,18 +196,7 @@ def posterior(
         at_level = (cumulative < rng.random((draws, 1)) * cumulative[:, -1:]).sum(axis=1).clip(0, len(LEVELS) - 1)
         levels[:, i] = LEVELS[at_level]
         deviations[:, i] = one.drawn(rng, c * LEVELS[at_level], GAMMAS[gamma], 2.0 * f * SHIFTS[shift])
-    return levels[:, :-1], deviations - _mean_deviation(evidence, rows, deviations, sample.metric)[:, None, :]
-
-
-def _mean_deviation(
-    evidence: Sequence[Evidence],
-    rows: Float[Array, " groups"],
-    deviations: Float[Array, "draws groups p"],
-    metric: Float[Array, "p p"],
-) -> Float[Array, "draws p"]:
-    """Mean deviation Σ n_i⁰A⁻¹A_i(θ_i − θ*)/n⁰ of each draw, which is 0 by definition of θ* and is to be subtracted.
-
-    Otherwise the error of θ* would count twice, as worlds draw θ* too.
-    """
-    follows = [(one.basis * one.curvature) @ one.basis.T @ metric for one in evidence]
-    return np.asarray(np.einsum("g,dgp,gqp->dq", rows / rows.sum(), deviations, np.array(follows), optimize=True))
+    # The mean deviation Σ n_i⁰A⁻¹A_i(θ_i − θ*)/n⁰ is 0 by definition of θ*, whose error worlds draw: it is subtracted.
+    follows = np.array([(one.basis * one.curvature) @ one.basis.T @ sample.metric for one in evidence])
+    mean = np.einsum("g,dgp,gqp->dq", rows / rows.sum(), deviations, follows, optimize=True)
+    return levels[:, :-1], deviations - mean[:, None, :]

@@ -34,7 +34,7 @@ from copriv.mechanisms.pilot import EDGES
 from copriv.model.fitness import Optimum
 from copriv.model.records import Records
 from copriv.populations.law import EXACTLY, Law
-from copriv.populations.world import World, curvature_of, weighted, with_best_model
+from copriv.populations.world import World, curvature_of, in_every_place, weighted, with_best_model
 from copriv.problem import Problem
 from copriv.types import Array
 
@@ -47,7 +47,7 @@ class Lengths:
     """Length that the edges of the bins are multiples of (`copriv.mechanisms.pilot.EDGES`)."""
     shares: Float[Array, " bins"]
     variance: float
-    """Of the noise in each share."""
+    """Variance of the noise in each share."""
 
     def ratio(self, share: float, lengths: Float[Array, " kinds"], longest: float) -> Float[Array, " kinds"]:
         """Likelihood of this share of records of a length over that of none, for each length; 1 where public rows are as long.
@@ -102,9 +102,9 @@ class PublicSample:
     """
 
     problem: Problem
-    """With the public sample in every owner's place."""
+    """Problem with the public sample in every owner's place."""
     pilot: PilotAnswers | None = None
-    """What a pilot's answers tell; worlds are then drawn given them."""
+    """Estimates from a pilot's answers, given which worlds are drawn; None without a pilot."""
     planned: float = 0.0
     """E ψ of the plan that was made before the pilot; 0 where there was none."""
     _made: "dict[tuple[int, int], tuple[World, ...]]" = field(default_factory=dict, repr=False)
@@ -116,18 +116,18 @@ class PublicSample:
 
     @classmethod
     def of_everybody(cls, problem: Problem) -> "PublicSample":
-        """As `of`, with rows weighted by the records of the owners that they are like, where each owner has a stratum.
+        """Make the sample with each stratum weighted by the records of its owners, where each owner has a stratum.
 
         The weights add up to the effective number of rows (Kish, Survey Sampling, 1965, §11.2), so that sampling errors follow.
         """
         made = cls.of(problem).problem
         if (strata := made.strata) is None or None in (whose := made.stratum_of_owner) or not made.strata_name_owners:
             return cls(made)
-        rows, n = made.unbounded[0], made.terms.n_owners
+        rows = made.unbounded[0]
         held = np.bincount(np.array(whose, dtype=np.int64), made.terms.records, len(made.strata_names))
         weight = rows.weight * (held / np.bincount(strata, rows.weight, len(held)))[strata]
         everybody = weighted(rows, weight * weight.sum() / (weight @ weight))
-        return cls(replace(made, unbounded=(everybody,) * n, known_optimum=None, strata=None, strata_names=()))
+        return cls(in_every_place(made, everybody, strata=None, strata_names=()))
 
     @property
     def declared(self) -> bool:
@@ -135,11 +135,11 @@ class PublicSample:
         return False
 
     def for_nothing(self, world: World) -> float:
-        """ψ, in a world, of the model that costs nobody any privacy: that of the public rows, inside Θ."""
+        """ψ in a world of the public model, projected to Θ, which costs nobody any privacy."""
         return float(world.on_all(self.problem.feasible_set.project(self.optimum.theta)))
 
     def hessian_in(self, world: World) -> Float[Array, "p p"]:
-        """The curvature that differences between owners are measured by in a world."""
+        """Curvature that is the metric of differences between owners in a world."""
         return self.hessian
 
     @cached_property
@@ -153,8 +153,7 @@ class PublicSample:
         law = self.law
         if law.plenty and not law.few_events and not law.unseen:
             return self.problem
-        smoothed = (law.smoothed,) * self.problem.terms.n_owners
-        return replace(self.problem, unbounded=smoothed, stand_in=True, known_optimum=None)
+        return in_every_place(self.problem, law.smoothed)
 
     @property
     def records(self) -> Records:
@@ -252,21 +251,16 @@ class PublicSample:
         world = self.law.draw(seed)
         with suppress(NotCertified):
             optimum = world.pool.fitness.minimum(self.optimum.theta)
-            if self.pilot is not None:
-                world = self._given_pilot(world, optimum.theta, np.random.default_rng([*seed, 28]))
+            if self.pilot is not None:  # its best model is a draw of the common model given the pilot's answers
+                rows, rng = world.pool.unbounded[0], np.random.default_rng([*seed, 28])
+                moved = with_best_model(world.pool, rows, optimum.theta, self.pilot.common(rng) - optimum.theta)
+                if (moved.weight != np.rint(moved.weight)).any():
+                    moved = weighted(moved, rng.multinomial(round(rows.total), moved.weight / moved.total))
+                world = replace(world, pool=in_every_place(world.pool, moved))
                 optimum = world.pool.fitness.minimum(optimum.theta)
             if optimum.value > nothing_left(world.pool):
                 return replace(world, pool=replace(world.pool, known_optimum=optimum))
         return None
-
-    def _given_pilot(self, world: World, best: Float[Array, " p"], rng: np.random.Generator) -> World:
-        """The world with a draw of the common model given a pilot's answers as its best one."""
-        assert self.pilot is not None
-        rows = world.pool.unbounded[0]
-        moved = with_best_model(world.pool, rows, best, self.pilot.common(rng) - best)
-        if (moved.weight != np.rint(moved.weight)).any():
-            moved = weighted(moved, rng.multinomial(round(rows.total), moved.weight / moved.total))
-        return replace(world, pool=replace(world.pool, unbounded=(moved,) * len(world.pool.unbounded)))
 
     @cached_property
     def wobble(self) -> float:
@@ -325,11 +319,8 @@ class PublicMix(Shown):
     @property
     def levels(self) -> tuple[str, ...]:
         """Levels of the public rows and of the records, by decreasing difference of their shares."""
-        difference = {
-            level: round(abs(self.public(level) - self.records.get(level, 0.0)), 9)
-            for level in sorted({*self.rows, *self.records})
-        }
-        return tuple(sorted(difference, key=lambda level: -difference[level]))
+        every = sorted({*self.rows, *self.records})
+        return tuple(sorted(every, key=lambda one: -round(abs(self.public(one) - self.records.get(one, 0.0)), 9)))
 
     def public(self, level: str) -> float:
         """Share of the public rows with this level."""

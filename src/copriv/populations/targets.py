@@ -82,18 +82,17 @@ class Regression(Linear):
     def told(
         self, rng: np.random.Generator, x: Array, counts: Array, shared: bool = True, records: float = 0.0
     ) -> Records:
-        """Rows with `drawn` targets, each of which is common to the row's `counts` records."""
-        return Records(x, self.drawn(rng, x, records), counts)
+        """Rows with targets under one draw of θ and of the noise; a target is common to the row's `counts` records.
 
-    def drawn(self, rng: np.random.Generator, x: Array, records: float = 0.0) -> Array:
-        """Targets under one draw of θ and of the noise, for rows that represent `records` records."""
+        records: number of all records that the rows represent.
+        """
         k = rng.choice(len(self.λ), p=self.weight)
         noise = float(np.sqrt(self.left[k] / max(len(self.y) - 1, 1))) * self._noise(rng, len(x))
         g, λ, σ = rng.normal(size=self.z.shape[1]), float(self.λ[k]), float(np.sqrt(np.mean(np.square(noise))))
         inside = self.V.T @ g
         spread = self.V @ (inside / np.sqrt(np.square(self.s) + λ)) + (g - self.V @ inside) / np.sqrt(λ)
         theta = self.means[k] + σ * np.append(spread, rng.normal() / np.sqrt(len(self.y)))
-        return np.asarray(self.predicted(x, theta) + _rescaled(noise, x, records))
+        return Records(x, self.predicted(x, theta) + _rescaled(noise, x, records), counts)
 
     def _noise(self, rng: np.random.Generator, number: int) -> Array:
         """Noise of variance about 1: residuals under Dirichlet weights, those in the tail drawn from its extrapolation.

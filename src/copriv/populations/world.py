@@ -1,10 +1,10 @@
-"""Worlds: posterior draws of all owners' records and of their allocation to the owners.
+"""Worlds: posterior draws of all owners' records, and of their allocation to the owners, given the public rows.
 
-A forecast's means, quantiles and shares are over worlds, draws of a hierarchical model of the owners' records given the public
-rows. `copriv.populations.law` draws all records and, where owners differ, `copriv.populations.dealt` their allocation.
+`copriv.populations.law` draws all records and, where owners differ, `copriv.populations.dealt` their allocation.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -82,8 +82,7 @@ class World:
         whole = Records.concatenate(
             [replace(part, weight=t * part.weight) for t, part in zip(shares, parts, strict=True)]
         )
-        pool = replace(self.pool.under(agreement), known_optimum=None)
-        pool = replace(pool, unbounded=(whole,) * len(pool.unbounded))
+        pool = in_every_place(self.pool.under(agreement), whole)
         optimum = pool.optimum_of(whole, self.pool.optimum.theta, 1e-8)
         if optimum is None or optimum.value <= 0:
             return None
@@ -133,6 +132,12 @@ class World:
     def on_all(self, models: Float[Array, "*models p"]) -> Float[Array, "*models"]:
         """ψ of models on all records."""
         return _above(self.pool.fitness, self.pool.optimum, models)
+
+
+def in_every_place(problem: Problem, records: Records, **changes: Any) -> Problem:
+    """The problem with these records in every owner's place; its optimum is not known."""
+    everybody = (records,) * problem.terms.n_owners
+    return replace(problem, unbounded=everybody, stand_in=True, known_optimum=None, **changes)
 
 
 def with_best_model(

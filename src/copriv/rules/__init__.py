@@ -49,7 +49,7 @@ ALL: tuple[Rule, ...] = (S1, S2, A1, A2)
 """Every rule that can be agreed, in the order in which a plan looks at them."""
 
 WITHOUT_WAITING = A2
-"""What agreements name where each owner answers once: nobody waits for anybody."""
+"""Rule that agreements name where each owner answers once, so that no owner waits for another."""
 
 
 def named(name: str) -> Rule:

@@ -170,11 +170,11 @@ def a_theorem_2(setting: Setting, quantity: Quantity = "squared parameter error"
     needs = [*_needed(s), (α < 1, "ρ/T² < 1")]
     why = f"limsup over iterations, step ρ/T² and noise kept; not a statement at T = {T} (erratum 5); c_L = 1/2"
 
-    def value(ν: Float[Array, " kinds"]) -> float:
+    def value(ν: Float[Array, " owners"]) -> float:
         if not _usable(s):
             return math.inf
-        C, N, σ = s.regularizer_bound + s.gradient_bound, float(s.numbers.sum()), s.regularization
-        total = 1.0 + N * float(s.numbers @ (1.0 + ν / C) ** 2)
+        C, N, σ = s.regularizer_bound + s.gradient_bound, len(s.epsilon), s.regularization
+        total = 1.0 + N * float(np.sum((1.0 + ν / C) ** 2))
         square = N * α * (C / σ) ** 2 * total
         error = square + 2.0 * N**2 * α * (C / σ) ** 2 * math.sqrt(N + 1.0) / _gap(N) * math.sqrt(total)
         if quantity == "cost":
@@ -196,10 +196,10 @@ def a_as_printed(setting: Setting, quantity: Quantity = "squared parameter error
     times ρ; the appendix itself has them the other way round and a 1/T with the root (erratum 6). The primed
     constants of (9) are not given; f is C-Lipschitz on Θ, so C times the root of (8) is what follows, and stands here.
     """
-    s, T, N = setting, setting.horizon, float(setting.numbers.sum())
+    s, T, N = setting, setting.horizon, len(setting.epsilon)
     C, σ, error = s.regularizer_bound + s.gradient_bound, s.regularization, math.inf
     if _usable(s):
-        S = 1.0 / T**2 + N * float(s.numbers @ (1.0 / T + 2.0 * math.sqrt(2.0) / (s.total_records * s.epsilon)) ** 2)
+        S = 1.0 / T**2 + N * float(np.sum((1.0 / T + 2.0 * math.sqrt(2.0) / (s.total_records * s.epsilon)) ** 2))
         c1, c2 = N * (C / σ) ** 2, 2.0 * N**2 * (C / σ) ** 2 * math.sqrt(N + 1.0) / _gap(N)
         error = s.step * (c1 * math.sqrt(S) + c2 * S)
     why = "constants swapped and a 1/T gone against the appendix (erratum 6); noise of one coordinate (erratum 4)"
@@ -214,7 +214,7 @@ def _gap(owners: float) -> float:
 
 
 def _needed(s: Setting) -> list[tuple[bool, str]]:
-    """What both forms of the theorem rest on, each with whether it holds."""
+    """Conditions of both forms of the theorem, each with whether it holds."""
     bounded = math.isfinite(s.regularizer_bound)
     return [*s.assumed, (s.regularization > 0, "g strongly convex"), (bounded, "gradients of g bounded over Θ")]
 

@@ -76,15 +76,12 @@ class AsyncMemory:
         state.memory[at] = newest
         state.repeats[at] = np.maximum(repeats, 0.0) + 1.0
         if state.k % self.window == 0:
-            self._move(state)
+            # Before the first answer of an owner with a positive weight, the total is 0 and so is G.
+            G = state.total / np.maximum(state.weight, np.finfo(np.float64).tiny)[:, None]
+            α = self.window * self.step_size / (1.0 + state.k / len(self.weights))
+            state.theta = self.descent.feasible_set.project(state.theta - α * self.descent.direction(state.theta, G))
+            np.minimum(state.repeats, 0.0, out=state.repeats)
         return state
-
-    def _move(self, state: _State) -> None:
-        # Before the first answer of an owner with a positive weight, the total is 0 and so is G.
-        G = state.total / np.maximum(state.weight, np.finfo(np.float64).tiny)[:, None]
-        α = self.window * self.step_size / (1.0 + state.k / len(self.weights))
-        state.theta = self.descent.feasible_set.project(state.theta - α * self.descent.direction(state.theta, G))
-        np.minimum(state.repeats, 0.0, out=state.repeats)
 
     def model(self, state: _State) -> Points:
         return state.theta

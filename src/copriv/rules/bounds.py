@@ -60,7 +60,6 @@ class Bound:
 class Setting:
     """The constants in the bounds. Raises InvalidInput.
 
-    `epsilon` holds each kind of owner's budget and `counts` how many owners there are of it (default one each).
     `answers` is m, the answers that each owner's noise is made for (default T). `strong_convexity` L and `smoothness` λ
     are of f (λ = inf: not smooth); `regularization` σ is the strong convexity of g; `diameter` D of Θ may be inf.
     """
@@ -69,7 +68,8 @@ class Setting:
     regularizer_bound: float
     n_parameters: int
     total_records: float
-    epsilon: Float[Array, " kinds"]
+    epsilon: Float[Array, " owners"]
+    """Budget of each participant."""
     horizon: int
     step: float
     strong_convexity: float = 0.0
@@ -77,10 +77,9 @@ class Setting:
     regularization: float = 0.0
     diameter: float = math.inf
     answers: int | None = None
-    counts: Float[Array, " kinds"] | None = None
-    noise: Float[Array, " kinds"] | None = None
-    """E‖w_i·noise‖² of one owner of each kind, in the learner's gradient; Laplace noise for m answers and weights n_i/n
-    when not given: 8pΞ²m²/(nε_i)²."""
+    noise: Float[Array, " owners"] | None = None
+    """E‖w_i·noise‖² of each participant, in the learner's gradient; Laplace noise for m answers and weights n_i/n when not
+    given: 8pΞ²m²/(nε_i)²."""
     moves: int | None = None
     """Number of steps of S1 and S2; T − 1 when not given. Fewer where m ends the run."""
     assumed: tuple[tuple[bool, str], ...] = ()
@@ -98,18 +97,12 @@ class Setting:
             if getattr(self, name) is not None:
                 count(name, getattr(self, name))
         ε = finite_array("epsilon", self.epsilon, 1)
-        N = self.numbers
-        if len(ε) == 0 or len(N) != len(ε) or not (ε > 0).all() or not (N >= 1).all():
-            raise InvalidInput("epsilon: every kind of owner needs a budget above 0 and a count of at least 1")
+        if len(ε) == 0 or not (ε > 0).all():
+            raise InvalidInput("epsilon: every owner needs a budget above 0")
 
     @property
-    def numbers(self) -> Float[Array, " kinds"]:
-        """Number of owners of each kind."""
-        return np.ones(len(self.epsilon)) if self.counts is None else finite_array("counts", self.counts, 1)
-
-    @property
-    def noise_moments(self) -> Float[Array, " kinds"]:
-        """Contribution of one owner of each kind to W: `noise`, or 8pΞ²m²/(nε_i)²."""
+    def noise_moments(self) -> Float[Array, " owners"]:
+        """Contribution of each participant to W: `noise`, or 8pΞ²m²/(nε_i)²."""
         if self.noise is not None:
             return self.noise
         m = self.answers or self.horizon
@@ -118,7 +111,7 @@ class Setting:
     @property
     def noise_moment(self) -> float:
         """W = E‖Σ ω_i w_i‖²."""
-        return float(self.numbers @ self.noise_moments)
+        return float(self.noise_moments.sum())
 
     @property
     def rounds(self) -> int:
@@ -128,7 +121,7 @@ class Setting:
     @property
     def inverse_squares(self) -> float:
         """S₂ = Σ ε_i⁻² over all owners."""
-        return float(self.numbers @ self.epsilon**-2.0)
+        return float(np.sum(self.epsilon**-2.0))
 
 
 def on_parameters(costs: tuple[Bound, ...], setting: Setting) -> tuple[Bound, ...]:

@@ -166,7 +166,7 @@ class SolveStatistics(_Averaged):
     public_rows: int
     step_size: float = 1.0
     factors: Float[Array, " p"] | float = 1.0
-    """What features were multiplied by before noise was drawn, which has one size in that unit."""
+    """Factors on the features before noise was added, which has the same scale for all of them in that unit."""
 
     def __post_init__(self) -> None:
         if self.moments_scale is None and self.descent.preconditioner is None:

@@ -95,7 +95,7 @@ Weights = Float[Array, "runs owners"]
 def filtered_mean(
     vectors: Vectors, liars: int, variance: Float[Array, " owners"], excess: float = 0.0, chance: float = CHANCE
 ) -> Means:
-    """Mean of the owners that the law of the noise leaves no doubt about, with at most f others left out.
+    """Mean without the at most f owners that are farther from the others than the law of the noise explains.
 
     variance, excess: of each number of an owner's noise, its variance and its excess kurtosis.
 

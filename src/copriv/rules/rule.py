@@ -58,7 +58,7 @@ class Aggregation:
 
     @property
     def shapes(self) -> Float[Array, " draws"]:
-        """How many owners' worth of noise each draw is the sum of (`copriv.privacy.simulated_noise.draws`)."""
+        """Number of owners whose noise each draw is the sum of (`copriv.privacy.simulated_noise.draws`)."""
         return np.ones(len(self.weights))
 
 
@@ -142,7 +142,7 @@ class Descent:
 
 
 PLAIN = Descent(Regularizer(0.0), FeasibleSet())
-"""Without regulariser, feasible set or preconditioner, for a plan's tables, where g is part of the fitness."""
+"""Descent without regulariser, feasible set or preconditioner, for a plan's tables, where g is part of the fitness."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +240,7 @@ class Rule(ABC):
     """
 
     name: str
-    """Its value of `agreement.rule`."""
+    """Value of `agreement.rule` that names it."""
     together: bool = False
     """Whether everybody answers in each step (synchronous), or one participant at a time."""
     several_at_once: bool = False
@@ -282,7 +282,7 @@ class Rule(ABC):
         return next(iter(self.ways), None)
 
     def recursion(self, agreed: AgreedTerms) -> Recursion | None:
-        """Its linear recursion for exact forecasts; None where forecasts are simulated."""
+        """Linear recursion of the rule for exact forecasts; None where forecasts are simulated."""
         return None
 
     def bounds(self, setting: Setting) -> tuple[Bound, ...]:

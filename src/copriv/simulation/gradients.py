@@ -149,8 +149,7 @@ class Pass:
         else:
             with ThreadPoolExecutor(self.workers) as pool:
                 totals = list(pool.map(over, starts))
-        result: Array = np.sum(totals, axis=0)
-        return result
+        return np.asarray(np.sum(totals, axis=0))
 
 
 class BatchedGradients:
@@ -203,8 +202,7 @@ class GramGradients(BatchedGradients):
         self.c = np.stack([q.c for q in plain])
 
     def _means(self, who: Int[Participant, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
-        gradient: Array = 2.0 * (_products(theta, self.H, who) - self.c[who])
-        return gradient
+        return np.asarray(2.0 * (_products(theta, self.H, who) - self.c[who]))
 
 
 def _products(
@@ -274,13 +272,12 @@ class _Guarded:
         with np.errstate(over="ignore"):
             self._limit = bound / (2.0 * np.maximum(norms, np.finfo(float).tiny))
         self.centre, self.radius = np.zeros(len(H)), -1.0
-        """Of the region; below 0 before there is one."""
+        """Centre and radius of the region; the radius is below 0 before there is one."""
         self.suspects: Pass | None = None
 
     def excess(self, theta: Float[Array, "runs p"]) -> tuple[Float[Array, "runs p"], float]:
-        """Change that clipping makes to Σ w ∇ℓ at each θ, and the number of units clipped."""
-        if self.suspects is None:
-            return np.zeros_like(theta), 0.0
+        """Change that clipping makes to Σ w ∇ℓ at each θ, and the number of units clipped, where there are suspects."""
+        assert self.suspects is not None
         return self.suspects.gradients(theta, self._bound, excess_only=True)
 
     def _distance(self, theta: Array, centre: Array) -> float:

@@ -1,6 +1,5 @@
 """Results of a simulation: ψ of every run at the recorded iterations, and each owner's answers and own model."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -10,7 +9,7 @@ from jaxtyping import Float, Int
 
 from copriv.agreement.agreement import WORTHWHILE
 from copriv.errors import InvalidInput
-from copriv.formatting.cards import Columns, Drawn, Framed, Shown, above, columns_of
+from copriv.formatting.cards import Columns, Drawn, Framed, Shown, Written, columns_of, in_words
 from copriv.formatting.numbers import mapping
 from copriv.problem.verdict import Asked, Goal, OwnerVerdict, Verdict, verdict_of
 from copriv.simulation.own_records import OwnOutcome
@@ -25,7 +24,7 @@ NOT_FOR_RELEASE = (
     "simulated: these numbers are computed from the records themselves, with noise from a seed that can be drawn again. "
     "They are not private, and not for release outside those who may see the records"
 )
-"""Of everything that a simulation says: ψ, `alone` and `clipped` are exact statistics of the records."""
+"""Warning of every simulation: ψ, `alone` and `clipped` are exact statistics of the records."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class OwnerOutcome(Shown):
     """Each model on the owner's own held-out records; None where these were not judged."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract, without the verdict."""
+        """Return the fields of the JSON contract, without the verdict."""
         document = dict(vars(self))
         if self.own is None:
             del document["own"]
@@ -77,8 +76,7 @@ class RelativeFitness(Shown, Framed):
     @property
     def mean(self) -> Float[Array, " recorded"]:
         """Mean over runs."""
-        mean: Array = self.runs.mean(axis=0)
-        return mean
+        return np.asarray(self.runs.mean(axis=0))
 
     @property
     def median(self) -> Float[Array, " recorded"]:
@@ -88,12 +86,11 @@ class RelativeFitness(Shown, Framed):
     @property
     def final(self) -> dict[str, float]:
         """25 %, 50 % and 75 % of runs at the end, and the mean."""
-        return {name: float(values[-1]) for name, values in self._series().items() if name != "k"}
+        return _summary(self.runs[:, -1])
 
     def quantile(self, probability: float) -> Float[Array, " recorded"]:
         """Quantile over runs."""
-        quantile: Array = np.quantile(self.runs, probability, axis=0)
-        return quantile
+        return np.asarray(np.quantile(self.runs, probability, axis=0))
 
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
         return {"series": self._series}
@@ -124,7 +121,7 @@ class GraphOutcome:
         return GraphOutcome(models, psi, of_mean, self.spectral_gap)
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract."""
+        """Return the fields of the JSON contract."""
         return {"spectral_gap": self.spectral_gap, "mean_model": _summary(self.of_mean)}
 
 
@@ -154,8 +151,8 @@ def _summary(psi: Float[Array, " runs"]) -> dict[str, float]:
 
 
 @dataclass(frozen=True, eq=False)
-class Simulation(Shown, Framed, Drawn):
-    """The outcome of `simulate`: everything that its outputs print, and θ of every run.
+class Simulation(Shown, Framed, Drawn, Written):
+    """Result of `simulate`: ψ and θ of every run, each owner's results, and the description of the records.
 
     >>> result.runs, result.private
     (5, False)
@@ -190,7 +187,7 @@ class Simulation(Shown, Framed, Drawn):
     held_out: Float[Array, " runs"] | None = None
     """ψ of the last θ on records that no owner trained on, where some were held out."""
     goal: Goal = "own"
-    """Whose records the verdict is about, as agreed: each owner's own, or everybody's."""
+    """Records that the verdict is about, as agreed: each owner's own, or everybody's."""
     worthwhile: float = WORTHWHILE
     """The least relative fall of the prediction error for which joining pays, as agreed."""
     measured_in: str = "mean loss"
@@ -210,12 +207,12 @@ class Simulation(Shown, Framed, Drawn):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What every output must say."""
+        """Warnings that every output must show."""
         return (NOT_FOR_RELEASE, NOT_PRIVATE)[: 2 - self.bound_enforced]
 
     @property
     def runs(self) -> int:
-        """How many runs."""
+        """Number of runs."""
         return len(self.theta)
 
     @property
@@ -238,9 +235,7 @@ class Simulation(Shown, Framed, Drawn):
 
     def on_own(self, owner: OwnerOutcome) -> OwnerVerdict | None:
         """Whether joining pays on the owner's own held-out records; None where they were not judged."""
-        if owner.own is None:
-            return None
-        return owner.own.verdict
+        return None if owner.own is None else owner.own.verdict
 
     def on_all(self, owner: OwnerOutcome) -> OwnerVerdict | None:
         """Whether joining pays on everybody's records; None where the owner's own model was not fitted."""
@@ -252,10 +247,10 @@ class Simulation(Shown, Framed, Drawn):
             ψ = self.graph.relative_fitness[:, [one.name for one in self.owners].index(owner.name)]
         return verdict_of(np.full_like(ψ, without), {"common": ψ}, Asked.of("common", self.worthwhile))
 
-    @property
-    def verdict(self) -> str:
-        """A few sentences: for whom joining pays on the records that the agreement's goal names, and by how much."""
-        return str(above("copriv.display.verdict:of_simulation")(self))
+    verdict = in_words(
+        "copriv.display.verdict:of_simulation",
+        "A few sentences: for whom joining pays on the records that the agreement's goal names, and by how much.",
+    )
 
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
         names = ("name", "records", "epsilon", "answers", "noise_scale", "alone")
@@ -304,7 +299,7 @@ class Simulation(Shown, Framed, Drawn):
         return document
 
     def _owners(self) -> list[dict[str, Any]]:
-        """Each owner as in the JSON contract."""
+        """Return the fields of each owner in the JSON contract."""
         made = []
         for owner in self.owners:
             verdicts = {"own": self.on_own(owner), "common": self.on_all(owner)}
@@ -316,10 +311,6 @@ class Simulation(Shown, Framed, Drawn):
             for owner_document, psi in zip(made, self.graph.relative_fitness.T, strict=True):
                 owner_document["model"] = _summary(psi)
         return made
-
-    def to_json(self) -> str:
-        """`to_dict` as JSON text."""
-        return json.dumps(self.to_dict(), indent=2)
 
     def merge(self, others: "Sequence[Simulation]") -> "Simulation":
         """This simulation's runs followed by those of `others`, of the same agreement: batches made whole again."""

@@ -62,7 +62,7 @@ class Options:
     progress: Callable[[int, int], None] | None = None
     own_records: bool | None = False
     lies: Lies | None = None
-    """What owners answer in place of their private answers, under `agreement.robust`."""
+    """Function that replaces owners' private answers, under `agreement.robust`."""
     given: Sequence[Float[Array, "runs answer"]] | None = None
     """Answers to use, one per owner and run, where each owner answers once; drawn when None."""
 
@@ -143,7 +143,7 @@ def play(
 
 
 Turns = tuple[Int[np.ndarray, "queries runs"], Events, Float[Array, " runs"], Answer, Callable[[], float]]
-"""Who answers each query of each run, the first run's events, when runs end, what owners answer, and the share clipped."""
+"""Participant of each query of each run, events of the first run, durations, private answers, and share clipped."""
 
 
 def _many_answers(
@@ -183,46 +183,31 @@ def _many_answers(
     drawn = SimulatedNoise(mechanism.law(agreement), [s[1] for s in streams], size, queries, shapes)
     draw: NoiseSource = options.noise or drawn
 
-    def averaged(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
-        scale, drawn = noise[who], draw(k)
-        added = scale * drawn[:, 0] if members == 1 else (scale[:, None, :] @ drawn)[:, 0]
-        return np.asarray(asked(who, theta) + added)
-
-    answer: Answer = averaged
     if robust:
-        answer = _robust_answers(agreement, asked, scales, draw, options.lies)
+        together = RobustAggregation(agreement.agreement, mechanism.law(agreement), scales)
+
+        def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+            owners = range(agreement.n_owners)
+            answers = np.stack([asked(np.full(len(theta), i), theta) for i in owners], axis=1)
+            answers = answers + scales[:, None] * draw(k)
+            return together.vector(answers if options.lies is None else options.lies(k, theta, answers))
     elif on_graph:
-        answer = _answers_on_graph(asked, scales, draw)
+
+        def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+            noise, owners = scales[:, None] * draw(k), np.tile(np.arange(len(scales)), len(theta))
+            return np.asarray(
+                asked(owners, theta.reshape(len(owners), -1)).reshape(theta.shape) + noise.reshape(theta.shape)
+            )
+    else:
+
+        def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+            scale, drawn = noise[who], draw(k)
+            added = scale * drawn[:, 0] if members == 1 else (scale[:, None, :] @ drawn)[:, 0]
+            return np.asarray(asked(who, theta) + added)
+
     who = np.stack([e.owner[:queries] for e in events], axis=1)
     durations = np.array([e.time[queries - 1] if queries else 0.0 for e in events])
     return who, events[0], durations, answer, lambda: gradients.clipped / max(gradients.asked, 1.0)
-
-
-def _robust_answers(
-    agreement: Agreement, asked: Callable[..., Array], scales: Array, draw: NoiseSource, lies: Lies | None
-) -> Answer:
-    together = RobustAggregation(agreement.agreement, agreement.mechanism.law(agreement), scales)
-
-    def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
-        owners = range(agreement.n_owners)
-        answers = np.stack([asked(np.full(len(theta), i), theta) for i in owners], axis=1)
-        answers = answers + scales[:, None] * draw(k)
-        if lies is not None:
-            answers = lies(k, theta, answers)
-        return together.vector(answers)
-
-    return answer
-
-
-def _answers_on_graph(asked: Callable[..., Array], scales: Array, draw: NoiseSource) -> Answer:
-    def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
-        noise = scales[:, None] * draw(k)
-        owners = np.tile(np.arange(len(scales)), len(theta))
-        return np.asarray(
-            asked(owners, theta.reshape(len(owners), -1)).reshape(theta.shape) + noise.reshape(theta.shape)
-        )
-
-    return answer
 
 
 def _records(problem: Problem, participants: Participants) -> tuple[Records, ...]:
@@ -243,7 +228,7 @@ def _records(problem: Problem, participants: Participants) -> tuple[Records, ...
 def events_of(
     agreement: Agreement, participants: Participants, schedule: Schedule | None, rng: np.random.Generator
 ) -> Events:
-    """Who answers when in one run; schedule: in place of the agreed one."""
+    """Draw the events of one run. schedule: in place of the agreed one."""
     if agreement.synchronous:
         return Events(np.zeros(agreement.queries, dtype=np.intp), np.arange(1.0, agreement.queries + 1))
     terms, rates, m = agreement.agreement, participants.rates, agreement.answers
@@ -274,7 +259,11 @@ def _one_answer_each(
     given, each = options.given, options.runs // len(worlds)
     if given is None:
         parts = [noise[i * each : (i + 1) * each] for i in range(len(worlds))]
-        drawn = [_drawn(*one, scales) for one in zip(worlds, parts, strict=True)]
+        summed = worlds[0].agreement.summed
+        drawn = [
+            [one_sum(world, part)] if summed else one_answers(world, part, scales)
+            for world, part in zip(worlds, parts, strict=True)
+        ]
         given = [np.concatenate(answers) for answers in zip(*drawn, strict=True)]
 
     def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs answer"]:
@@ -282,11 +271,6 @@ def _one_answer_each(
 
     who = np.stack([np.random.default_rng(s[0]).permutation(N) for s in streams], axis=1)
     return who, Events(who[:, 0], np.arange(1.0, N + 1) / N), np.ones(len(streams)), answer, lambda: 0.0
-
-
-def _drawn(problem: Problem, streams: Sequence[np.random.SeedSequence], scales: Array) -> list[Array]:
-    """What the learner sees in one world: the sum of all owners' answers, or each."""
-    return [one_sum(problem, streams)] if problem.agreement.summed else one_answers(problem, streams, scales)
 
 
 def one_answers(

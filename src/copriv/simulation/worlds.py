@@ -27,6 +27,12 @@ class Runs:
     clipped: float
     """Share of the records asked that were clipped, at most over batches."""
 
+    @classmethod
+    def joined(cls, parts: "Sequence[Runs]") -> "Runs":
+        """The runs of all parts, each in worlds of its own, with the iterations of the first."""
+        ψ, theta = (np.concatenate([getattr(one, name) for one in parts]) for name in ("relative_fitness", "theta"))
+        return cls(parts[0].k, ψ, theta, max(one.clipped for one in parts))
+
 
 CELLS = 1 << 22
 """Most numbers in the records of a batch, but for one world: 32 MiB, so that many worlds of a large sample are never held."""
@@ -49,8 +55,7 @@ def in_worlds(worlds: Iterable[Problem], runs: int, seed: int, record_at: Sequen
         batch.append(world)
         size += cells
     made.append(_batch(batch, runs, seed, record_at, first))
-    ψ, theta = (np.concatenate(one) for one in zip(*((one.relative_fitness, one.theta) for one in made), strict=True))
-    return Runs(made[0].k, ψ, theta, max(one.clipped for one in made))
+    return Runs.joined(made)
 
 
 def _batch(worlds: Sequence[Problem], runs: int, seed: int, record_at: Sequence[int] | None, first_run: int) -> Runs:
