@@ -5,7 +5,6 @@ loop and never changed afterwards, and two requests, to pause and to stop. A pag
 ledger or a record, so that no request to it can become a query or an answer.
 """
 
-import asyncio
 import os
 import signal
 import threading
@@ -129,21 +128,6 @@ def page_served(watch: Watch, place: Place, log: Callable[[str], None], linger: 
     finally:
         running.should_exit = True
         thread.join(5)
-
-
-async def with_snapshots(work: Any, look: Callable[[], None], every: float = 0.25) -> Any:
-    """Await the work, and call `look` in the same loop at its beginning, at its end, and after `every` seconds."""
-    task = asyncio.ensure_future(work)
-    try:
-        while not task.done():
-            look()
-            await asyncio.wait({task}, timeout=every)
-        return await task
-    finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task})
-        look()
 
 
 class RunWatch:

@@ -7,6 +7,7 @@ are the same whatever the records are. The process's own use of processor and me
 import asyncio
 import logging
 import math
+import multiprocessing
 import os
 import signal
 import socket
@@ -38,6 +39,8 @@ WARNED_DAYS = 30.0
 """Days before the end of a certificate from which on a warning is logged each day."""
 NEXT = 2.0
 """Seconds between two looks at an agreement's file, whose next content a process that stays waits for."""
+SNAPSHOT = 0.25
+"""Seconds between two snapshots of a run for its page."""
 _DAY = 86_400.0
 _STALE = 60.0
 """Seconds without a beat, beside the time of ten answers, after which a process is reported as hanging."""
@@ -113,24 +116,22 @@ class Service:
 
     async def attended(self, work: Awaitable[Any], look: Callable[[], Figures]) -> Any:
         """The result of the work; while it goes on, `look` is called in its loop."""
-        task, allowed = asyncio.ensure_future(work), watchdog_seconds()
+        allowed = watchdog_seconds()
         if allowed:  # the loop does not beat during an answer
             allowed = max(allowed, 10.0 * self.slot)
             notify(f"WATCHDOG_USEC={allowed * 1e6:.0f}")
-        try:
-            while not task.done():
-                self._look(look)
-                if allowed:
-                    notify("WATCHDOG=1")
-                await asyncio.wait({task}, timeout=min(BEAT, allowed / 4 if allowed else BEAT))
+
+        def beat() -> None:
             self._look(look)
-            return await task
+            if allowed:
+                notify("WATCHDOG=1")
+
+        try:
+            return await _looked_at(work, beat, min(BEAT, allowed / 4 or BEAT))
         finally:
+            self._look(look)
             if allowed:
                 notify("WATCHDOG_USEC=0")  # what follows has no loop that could beat
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task})
 
     def _look(self, look: Callable[[], Figures]) -> None:
         """Take the figures, and say once that the process is ready, and once a day that a certificate ends soon."""
@@ -144,6 +145,20 @@ class Service:
         if figures.started and not self._told_ready:
             notify("READY=1")
             self._told_ready = True
+
+
+async def _looked_at(work: Awaitable[Any], look: Callable[[], None], every: float) -> Any:
+    """The result of the work; `look` is called in the same loop at its beginning and after every so many seconds."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not task.done():
+            look()
+            await asyncio.wait({task}, timeout=every)
+        return await task
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
 
 
 @contextmanager
@@ -320,11 +335,14 @@ def page_beside(
     if watch is None:
         yield run_stoppably
         return
-    from copriv.ui.live import page_served, with_snapshots
+    from copriv.ui.live import page_served
     from copriv.ui.server import take_place
 
     with page_served(watch, take_place(port=port), log):
-        yield lambda work: run_stoppably(with_snapshots(work, look))
+        try:
+            yield lambda work: run_stoppably(_looked_at(work, look, SNAPSHOT))
+        finally:
+            look()
 
 
 def watched(
@@ -346,30 +364,11 @@ def watched(
 
 
 def _forecast(agreement: Agreement, public: "Records", strata: tuple[str, ...] | None, watch: "Watch") -> None:
-    """Compute the forecast's band in another process, and add it to the page."""
-    import multiprocessing
-
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe(duplex=False)
-    # A daemon process, which ends with the run.
-    worker = context.Process(target=_send_band, args=(there, agreement, public, strata), daemon=True)
-    worker.start()
-    there.close()
-    try:
-        found = here.recv()
-    except EOFError:
-        return
-    if isinstance(found, str):
-        log(f"no forecast to hold the run against: {found}")
-    else:
-        watch.band = found
-
-
-def _send_band(to: Any, agreement: Agreement, public: "Records", strata: tuple[str, ...] | None) -> None:
-    """Send the forecast's band, or the text of the error that prevents it, from this process."""
+    """Compute the forecast's band in another process, which ends with the run, and add it to the page."""
     from copriv.ui.views import expected_band
 
-    try:
-        to.send(expected_band(agreement, public, strata))
-    except CoprivError as error:
-        to.send(str(error))
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        try:
+            watch.band = pool.apply(expected_band, (agreement, public, strata))
+        except CoprivError as error:
+            log(f"no forecast to hold the run against: {error}")
