@@ -11,6 +11,7 @@ of the same variance.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -184,18 +185,8 @@ def numbered(kinds: list[Any]) -> Int[np.ndarray, " kinds"]:
     return np.array([known.setdefault(kind, len(known)) for kind in kinds])
 
 
-def kind_of_owner(table: OwnerTerms) -> Any:
-    """Terms that define an owner's kind: those that a simulation depends on."""
-    return (
-        table.records,
-        table.epsilon,
-        table.delta,
-        table.overlap,
-        table.weight,
-        table.rate,
-        table.floor,
-        table.group,
-    )
+kind_of_owner = attrgetter("records", "epsilon", "delta", "overlap", "weight", "rate", "floor", "group")
+"""Terms that define an owner's kind: those that a simulation depends on."""
 
 
 @lru_cache(maxsize=16)

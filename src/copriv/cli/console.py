@@ -56,11 +56,9 @@ LOG_SCHEMA = "copriv.log/1"
 class JsonLines(logging.Formatter):
     """Each record as one line of JSON, with the fields `about` the process."""
 
-    about: dict[str, str]
-
     def __init__(self) -> None:
         super().__init__()
-        self.about = {}
+        self.about: dict[str, str] = {}
 
     def format(self, record: logging.LogRecord) -> str:
         """The line of a record: when, how grave, of which process, what."""

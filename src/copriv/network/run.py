@@ -146,11 +146,6 @@ class Party:
         )
 
     @property
-    def lost_by_its_count(self) -> int:
-        """Number of answers that it lost, and not more than its own counts confirm."""
-        return min(self.lost, self.missing)
-
-    @property
     def missing(self) -> int:
         """Number of answers that it counted and that did not arrive."""
         return self.answered - len(self.counts)
@@ -248,9 +243,13 @@ class Run:
         given = {one.query.owner: one.answer.gradient for one in self.asked.values() if one.answer is not None}
         return np.array([given[name] for name in self.parties])
 
+    def in_phases(self, owner: str) -> list[Party]:
+        """The state of an owner in each phase."""
+        return [phase.parties[owner] for phase in self.phases]
+
     def answered(self, owner: str) -> int:
         """Number of an owner's answers in all phases, by its own count."""
-        return sum(phase.parties[owner].answered for phase in self.phases)
+        return sum(party.answered for party in self.in_phases(owner))
 
     @property
     def begun(self) -> bool:
@@ -377,14 +376,6 @@ class Run:
         """`run_totals` of this phase."""
         return run_totals(self.agreement, [party.answered for party in self.parties.values()], self.stepped)
 
-    @property
-    def terms_in_short(self) -> dict[str, Any]:
-        """Mechanism, fingerprint and most answers of this phase."""
-        agreement = self.agreement
-        return {
-            "mechanism": agreement.agreement.mechanism, "fingerprint": self._fingerprint, "most_answers": agreement.answers,
-        }  # fmt: skip
-
     def record(self, public: Any = None, forecast: Any = None) -> dict[str, Any]:
         """Summary of the run for the file of a model that is made after its newest line.
 
@@ -402,7 +393,7 @@ class Run:
                 "delta": terms.delta,
                 "answers": self.answered(terms.name),
                 "most_answers": sum(phase.agreement.answers for phase in phases),
-                "lost": sum(phase.parties[terms.name].lost_by_its_count for phase in phases),
+                "lost": sum(min(one.lost, one.missing) for one in self.in_phases(terms.name)),  # as its counts confirm
                 "spent": sum(one["epsilon"][terms.name] for one in each),
                 "spent_delta": sum(one["delta"][terms.name] for one in each),
                 "noise_scale": totals["noise_scale"][terms.name],
@@ -416,8 +407,11 @@ class Run:
         seen: dict[str, Any] = {"aggregation": "sum", "colluding": agreement.colluding} if agreement.summed else {}
         seen |= {"dropouts": agreement.dropouts} if agreement.dropouts else {}
         if self.agreed.has_pilot:
-            told = zip(phases, each, strict=True)
-            seen["phases"] = [{"phase": one.phase, **one.terms_in_short, **of_it} for one, of_it in told]
+            seen["phases"] = [
+                {"phase": one.phase, "mechanism": one.agreement.agreement.mechanism,
+                 "fingerprint": one.agreement.fingerprint, "most_answers": one.agreement.answers, **of_it}
+                for one, of_it in zip(phases, each, strict=True)
+            ]  # fmt: skip
             seen |= {"agreed": self.agreed.fingerprint, "known": self.known, "kept": self.kept}
         return {
             "run": self.name,

@@ -283,18 +283,16 @@ class Conductor:
             return True
         self._turns.now = now
         asked = self._find_query(answer.owner, answer.identity)
-        if asked.lost:
-            # The owner was asked again: accepting either answer would be a choice between them.
-            if not self.parties[answer.owner].barred:
-                self.store.event("contradicted", owner=answer.owner, identity=answer.identity)
-                self._exclude(answer.owner, f"answered query {answer.identity}, which it had lost", for_good=True)
-                self._advance()
-            return False
-        if asked.answer is not None:
-            if asked.answer.gradient.tobytes() != answer.gradient.tobytes():
+        if asked.lost or asked.answer is not None:
+            why = ""
+            if asked.answer is None and not self.parties[answer.owner].barred:
+                # The owner was asked again: accepting either answer would be a choice between them.
+                why = f"answered query {answer.identity}, which it had lost"
+            elif asked.answer is not None and asked.answer.gradient.tobytes() != answer.gradient.tobytes():
                 # The first answer counts, and no other of this owner is accepted.
-                self.store.event("contradicted", owner=answer.owner, identity=answer.identity)
                 why = f"gave two different answers to query {answer.identity}"
+            if why:
+                self.store.event("contradicted", owner=answer.owner, identity=answer.identity)
                 self._exclude(answer.owner, why, for_good=True)
                 self._advance()
             return False

@@ -165,9 +165,7 @@ class RunWatch:
         rows = []
         for terms in agreement.owner:
             party = conductor.parties[terms.name]
-            ε, _ = agreed.spent_after(
-                terms.name, [phase.parties[terms.name].answered for phase in conductor.run.phases]
-            )
+            ε, _ = agreed.spent_after(terms.name, [one.answered for one in run.in_phases(terms.name)])
             state = "here"
             if party.out:
                 state = "out"

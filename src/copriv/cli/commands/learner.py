@@ -6,18 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.options import (
-    AgreementFile,
-    AsJson,
-    JsonLogs,
-    KeysFolder,
-    Metrics,
-    Stay,
-    check_address,
-    check_target,
-    option,
-    party_keys,
-)
+from copriv.cli.commands import options
+from copriv.cli.commands.options import option
 from copriv.cli.commands.service import Ui, UiPort, going_on, watched
 from copriv.cli.console import answer, log, log_about, tell, waiting
 from copriv.cli.following import Following
@@ -37,9 +27,9 @@ if TYPE_CHECKING:
 
 
 def command(
-    agreement: AgreementFile,
+    agreement: options.AgreementFile,
     store: Annotated[Path, option("Where the run is kept.", env="STORE", metavar="FILE")],
-    keys: KeysFolder = None,
+    keys: options.KeysFolder = None,
     listen: Annotated[str, option("Where owners dial.", env="LISTEN", metavar="HOST:PORT")] = "127.0.0.1:7443",
     resume: Annotated[bool, option("Go on with the run in the store.", "--resume")] = False,
     talk: Annotated[
@@ -86,12 +76,12 @@ def command(
             min=0,
         ),
     ] = 0,
-    stay: Stay = False,
-    metrics: Metrics = None,
-    json_logs: JsonLogs = False,
+    stay: options.Stay = False,
+    metrics: options.Metrics = None,
+    json_logs: options.JsonLogs = False,
     ui: Ui = False,
     ui_port: UiPort = 0,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Wait for owners, conduct the run, write the model. A run that was stopped or killed goes on with --resume."""
     from copriv.cli.commands.service import Figures, Service, agreements, operated
@@ -110,16 +100,16 @@ def command(
     ):
         if value is not None and value not in known:
             raise UsageError(f"{name}: must be {' or '.join(known)}, not {value!r}")
-    check_address("--listen", listen, least_port=0)
+    options.check_address("--listen", listen, least_port=0)
     # Checked now, because at the end the owners' budgets are spent.
     for name, file in (("--model", model), ("--skops", skops), ("--events", events)):
-        check_target(name, file, agreement, store)
+        options.check_target(name, file, agreement, store)
     for name, given in (("--model", model), ("--skops", skops)):
         if stay and given is not None:
             raise UsageError(f"{name}: names one file, and --stay makes one for each agreement; leave it out")
     if skops is not None:
         need_skops()
-    first, own = Agreement.load(agreement), party_keys(keys, "learner")
+    first, own = Agreement.load(agreement), options.party_keys(keys, "learner")
     service = Service(own, log)
     log_about(role="learner", party=own.name)
 

@@ -136,7 +136,8 @@ class Service:
     def _look(self, look: Callable[[], Figures]) -> None:
         """Take the figures, and say once that the process is ready, and once a day that a certificate ends soon."""
         figures, self.beaten = look(), time.monotonic()
-        days = certificate_days(self.keys)
+        # The first to end of a party's two certificates, its own and its authority's.
+        days = (self.keys.ends - datetime.now(UTC)).total_seconds() / _DAY
         self.figures = Figures(figures.ready, {**figures.values, "certificate_days": days})
         if days < WARNED_DAYS and self.beaten - self._warned >= _DAY:
             self._warned = self.beaten
@@ -282,11 +283,6 @@ def next_agreement(path: Path, known: str) -> Agreement | None:
     """The agreement in a file, where it is another one than that of the `known` fingerprint; else None."""
     found = Agreement.load(path)
     return None if found.fingerprint == known else found
-
-
-def certificate_days(keys: "Keys") -> float:
-    """Days until the first of a party's two certificates ends, its own and its authority's."""
-    return (keys.ends - datetime.now(UTC)).total_seconds() / _DAY
 
 
 @contextmanager

@@ -16,7 +16,7 @@ together with the answers of that phase alone.
 """
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
@@ -124,27 +124,137 @@ class Ledger(Protocol):
         """
 
 
+@dataclass
+class RunTotals:
+    """The budget of one run, and what it has spent."""
+
+    fingerprint: str
+    epsilon: Fraction
+    cap: int
+    delta: Fraction = Fraction(0)
+    spent: Fraction = Fraction(0)
+    spent_delta: Fraction = Fraction(0)
+    charged: int = 0
+    answered: int = 0
+    ahead: int = 0
+    """Number of answers that are paid for and were not asked for yet."""
+    each: Fraction = Fraction(0)
+    """ε of one of them."""
+    phases: Begun = field(default_factory=list)
+    """Those that have begun; none where the run is one phase."""
+
+    @property
+    def phase(self) -> PhaseBudget | None:
+        """The one that is charged for; None where the run is one phase."""
+        return self.phases[-1][0] if self.phases else None
+
+    @property
+    def before(self) -> Sums:
+        """Sums of the run when this phase began."""
+        return self.phases[-1][1] if self.phases else NOTHING
+
+    @property
+    def committed(self) -> Fraction:
+        """ε that is spent or paid for ahead."""
+        return self.spent + self.ahead * self.each
+
+    @property
+    def sums(self) -> Sums:
+        """What is spent or paid for ahead."""
+        return self.committed, self.spent_delta, self.charged + self.ahead
+
+    @property
+    def budget(self) -> PhaseBudget:
+        """What may be charged since `before`: the phase's budget, or the run's."""
+        return self.phase or PhaseBudget(0, self.epsilon, self.cap, self.delta)
+
+    @property
+    def paid(self) -> Sums:
+        """What is spent or paid for ahead since `before`."""
+        return since(self.before, self.sums)
+
+    @property
+    def left(self) -> int:
+        """Number of answers of the run that are not paid for."""
+        return self.cap - self.charged - self.ahead
+
+    @property
+    def by_phase(self) -> list[Sums]:
+        """What is spent in each phase that has begun; of a run of one phase, in all. Payment ahead is not in it."""
+        spent = (self.spent, self.spent_delta, self.charged)
+        return [self.in_phase(phase.number, spent) for phase, _ in self.phases] or [spent]
+
+    def in_phase(self, number: int, so_far: Sums) -> Sums:
+        """What was charged in the phase of this number, where the run's sums are `so_far`."""
+        for k, (phase, before) in enumerate(self.phases, start=1):
+            if phase.number == number:
+                return since(before, self.phases[k][1] if k < len(self.phases) else so_far)
+        return NOTHING
+
+    def begins(self, owner: str, phase: PhaseBudget | None) -> bool:
+        """Whether a charge of this phase begins it. Raises BudgetRefused out of order."""
+        current = self.phase
+        if phase == current:
+            return False
+        if (
+            phase is None
+            or phase.number <= (current.number if current else 0)
+            or (not current and self.left < self.cap)
+        ):
+            now, asked = (f"phase {one.number}" if one else "a run of one phase" for one in (current, phase))
+            raise BudgetRefused(
+                f"{owner} refused: {asked} was asked for in {now}; phases follow each other, as was agreed"
+            )
+        return True
+
+    def to_pay(self, owner: str, asked: Cost, phase: PhaseBudget | None) -> Cost:
+        """What a charge adds to what is paid already.
+
+        Raises BudgetRefused for a charge that is not one, or out of the order of phases, or beyond its phase.
+        """
+        epsilon, delta = asked
+        spent, spent_delta, answers = NOTHING if self.begins(owner, phase) else self.paid
+        if not epsilon > 0 or delta < 0:
+            raise BudgetRefused(f"{owner} refused: a charge must be above 0, not {epsilon} (delta {delta})")
+        whole = "run" if phase is None else "phase"
+        if spent_delta == 0 and delta > 0 and spent > 0:
+            raise BudgetRefused(f"{owner} refused: a {whole} of pure epsilon was asked for delta {float(delta):g}")
+        if spent_delta > 0 and (epsilon, delta) != (spent, spent_delta):
+            raise BudgetRefused(
+                f"{owner} refused: the {whole} is paid for with epsilon {float(spent):g} and delta {float(spent_delta):g}, "
+                f"and asked for {float(epsilon):g} and {float(delta):g}"
+            )
+        cost = (Fraction(0), Fraction(0)) if spent_delta > 0 else asked
+        if phase is not None:
+            budget, left = (phase.epsilon, phase.delta), phase.answers - answers
+            refuse_overspending(
+                owner, cost, budget, (spent, spent_delta), left, f" This is the budget of phase {phase.number}."
+            )
+        return cost
+
+    def refuse_overspending(self, owner: str, cost: Cost) -> None:
+        """Raise BudgetRefused where the cost exceeds the run's budget that is left, or no answer is left."""
+        refuse_overspending(owner, cost, (self.epsilon, self.delta), (self.committed, self.spent_delta), self.left)
+
+
 class MemoryLedger:
     """A ledger in memory, for a single session; a budget that must outlive the process needs a file."""
 
     head = ""
 
     def __init__(self, owner: str, epsilon: Fraction, answers: int, delta: Fraction = Fraction(0)) -> None:
-        self._owner, self._epsilon, self._delta, self._cap = owner, epsilon, delta, answers
+        self._owner, self._run, self._with_delta = owner, RunTotals("", epsilon, answers, delta), False
         self._charged: dict[str, bytes] = {}
-        self._spent = self._spent_delta = Fraction(0)
-        self._phases: Begun = []
         self._answers: dict[str, Array] = {}
         self._one_at_a_time = threading.Lock()
-        self._agreement, self._with_delta = "", False
 
     def open_for(self, fingerprint: str, delta: Fraction) -> None:
-        if self._agreement not in ("", fingerprint) and (self._with_delta or delta > 0):
+        if self._run.fingerprint not in ("", fingerprint) and (self._with_delta or delta > 0):
             raise BudgetRefused(
                 f"{self._owner} refused: this ledger counts for another agreement, and what delta pays for is private "
                 "together with that one's answers alone; give each agreement a ledger of its own"
             )
-        self._agreement, self._with_delta = fingerprint, delta > 0
+        self._run.fingerprint, self._with_delta = fingerprint, delta > 0
 
     def released(self, identity: str, theta: Float[Array, " p"]) -> Float[Array, " answer"] | None:
         if identity not in self._charged:
@@ -170,29 +280,16 @@ class MemoryLedger:
         with self._one_at_a_time:
             if identity in self._charged:
                 raise QueryRefused(f"{self._owner} refused: query {identity} is already charged")
-            so_far = self._so_far
-            cost, new = self._to_pay((epsilon, delta), phase)
-            refuse_overspending(self._owner, cost, (self._epsilon, self._delta), so_far[:2], self._cap - so_far[2])
+            run = self._run
+            cost = run.to_pay(self._owner, (epsilon, delta), phase)
+            run.refuse_overspending(self._owner, cost)
             self._charged[identity] = theta.tobytes()
-            self._phases += new
-            self._spent, self._spent_delta = self._spent + cost[0], self._spent_delta + cost[1]
-
-    def _to_pay(self, asked: Cost, phase: PhaseBudget | None) -> tuple[Cost, Begun]:
-        """What a charge costs, and its phase if that begins with it. Raises BudgetRefused."""
-        so_far = self._so_far
-        current, before = self._phases[-1] if self._phases else (None, NOTHING)
-        new: Begun = []
-        if begins(self._owner, phase, current, so_far[2]):
-            assert phase is not None, "a run of phases stays one"
-            new, before = [(phase, so_far)], so_far
-        return to_pay(self._owner, asked, since(before, so_far), phase), new
+            if phase is not None and phase != run.phase:
+                run.phases.append((phase, run.sums))
+            run.spent, run.spent_delta, run.charged = run.spent + cost[0], run.spent_delta + cost[1], run.charged + 1
 
     def in_phase(self, number: int) -> Sums:
-        return of_phase(self._phases, number, self._so_far)
-
-    @property
-    def _so_far(self) -> Sums:
-        return self._spent, self._spent_delta, self.answers
+        return self._run.in_phase(number, self._run.sums)
 
     def record(self, identity: str, gradient: Float[Array, " p"]) -> None:
         if identity not in self._charged or identity in self._answers:
@@ -201,64 +298,20 @@ class MemoryLedger:
 
     @property
     def answers(self) -> int:
-        return len(self._charged)
+        return self._run.charged
 
     @property
     def spent(self) -> Fraction:
-        return self._spent
+        return self._run.spent
 
     @property
     def spent_delta(self) -> Fraction:
-        return self._spent_delta
+        return self._run.spent_delta
 
 
 def since(before: Sums, so_far: Sums) -> Sums:
     """What was added to the sums `before`."""
     return so_far[0] - before[0], so_far[1] - before[1], so_far[2] - before[2]
-
-
-def of_phase(phases: Begun, number: int, so_far: Sums) -> Sums:
-    """What was charged in the phase of this number, of a run whose sums are `so_far`."""
-    for k, (phase, before) in enumerate(phases, start=1):
-        if phase.number == number:
-            return since(before, phases[k][1] if k < len(phases) else so_far)
-    return NOTHING
-
-
-def begins(owner: str, phase: PhaseBudget | None, current: PhaseBudget | None, answers: int) -> bool:
-    """Whether a charge of this phase begins it, after so many answers of the run. Raises BudgetRefused out of order."""
-    if phase == current:
-        return False
-    last = current.number if current else 0
-    if phase is None or phase.number <= last or (current is None and answers > 0):
-        now, asked = (f"phase {one.number}" if one else "a run of one phase" for one in (current, phase))
-        raise BudgetRefused(f"{owner} refused: {asked} was asked for in {now}; phases follow each other, as was agreed")
-    return True
-
-
-def to_pay(owner: str, asked: Cost, paid: Sums, phase: PhaseBudget | None = None) -> Cost:
-    """What a charge adds to what is paid already. Raises BudgetRefused for a charge that is not one, or beyond its phase.
-
-    paid: what the answers of its phase have cost so far, and how many they are.
-    """
-    (epsilon, delta), (spent, spent_delta, answers) = asked, paid
-    if not epsilon > 0 or delta < 0:
-        raise BudgetRefused(f"{owner} refused: a charge must be above 0, not {epsilon} (delta {delta})")
-    whole = "run" if phase is None else "phase"
-    if spent_delta == 0 and delta > 0 and spent > 0:
-        raise BudgetRefused(f"{owner} refused: a {whole} of pure epsilon was asked for delta {float(delta):g}")
-    if spent_delta > 0 and (epsilon, delta) != (spent, spent_delta):
-        raise BudgetRefused(
-            f"{owner} refused: the {whole} is paid for with epsilon {float(spent):g} and delta {float(spent_delta):g}, "
-            f"and asked for {float(epsilon):g} and {float(delta):g}"
-        )
-    cost = (Fraction(0), Fraction(0)) if spent_delta > 0 else asked
-    if phase is not None:
-        budget, left = (phase.epsilon, phase.delta), phase.answers - answers
-        refuse_overspending(
-            owner, cost, budget, (spent, spent_delta), left, f" This is the budget of phase {phase.number}."
-        )
-    return cost
 
 
 def refuse_overspending(owner: str, cost: Cost, budget: Cost, spent: Cost, answers_left: int, whose: str = "") -> None:
