@@ -92,6 +92,13 @@ class Policy(BaseModel):
             raise ValueError(f"{value!r} begins and ends at the same time; leave the key out to answer always")
         return value
 
+    @field_validator("highest_epsilon", "lifetime_epsilon", "highest_delta", "lifetime_delta", mode="before")
+    @classmethod
+    def _whole_numbers(cls, value: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        return value
+
     @classmethod
     def load(cls, path: str | Path) -> "Policy":
         """Read a policy file. Raises PolicyRefused, naming the key, for one that cannot be understood."""

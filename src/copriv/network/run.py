@@ -4,9 +4,9 @@ The learner's process updates a `Run` with every line that it writes, and rebuil
 updates one with the lines that it checks; the record in a model's file is its summary (`Run.record`). Decisions are
 made in `run_state`, checks in `verify_lines`.
 
-A run under an agreement with a pilot is two phases in one file. Each begins with a line of its own, which the learner signs
-with the terms that were chosen for it; what is said here of the run is then of the phase that goes on, and `before` is the
-pilot, as it ended.
+A run under an agreement with a pilot has two phases in one file. Each begins with its own line, in which the learner signs the
+terms that were chosen for it. The attributes of a `Run` are then those of the present phase, and `before` is the finished
+pilot.
 
 `NoiseCheck` tells whether owners add the noise that they should, as far as answers tell, for a run in which all answer at one
 θ. In one round, let c be the median of the other owners' answers, in each coordinate, and a the owner's own. Then a − c is the
@@ -88,18 +88,18 @@ class Turn:
     opened: float = 0.0
     late: bool = False
     round: int = 1
-    """k, of the step that it is for."""
+    """k of its step."""
     names: tuple[str, ...] = ()
-    """Owners whose keys are in the set of a sum that owners are missing from, once that is known."""
+    """Owners whose keys are in the set of a sum, once it is known; only where owners may be missing."""
     survivors: tuple[str, ...] = ()
-    """Owners whose vectors are in it."""
+    """Owners whose vectors are in the sum."""
     parts: dict[str, Array] = field(default_factory=dict)
     """Owners' parts of the mask of the survivors' sum."""
 
 
 @dataclass(eq=False, slots=True)
 class Asked:
-    """A query of the run, and what became of it."""
+    """A query of the run, with its answer or refusal."""
 
     turn: int
     query: Query
@@ -121,9 +121,9 @@ class Party:
     lost: int = 0
     """Number of answers that it charged for and lost in a crash."""
     answered: int = 0
-    """Number of its answers by its own count, sent with each answer and at the end."""
+    """Number of its answers by its own count, which it sends with each answer and at the end."""
     counts: set[int] = field(default_factory=set)
-    """The numbers that it gave to its answers."""
+    """Numbers that it gave to the answers that arrived."""
     chain_head: str = ""
     out: str = ""
     """Why it will not answer again in this run; "" while it may."""
@@ -162,11 +162,11 @@ class Run:
 
     def __init__(self, store: RunStore) -> None:
         self.agreed = store.agreement
-        """What all parties signed; `agreement` is that of the present phase."""
+        """The agreement that all parties signed; `agreement` has the terms of the present phase."""
         self.name, self._p = store.run, store.n_parameters
         self.head, self.talk, self.dictionary = START, "", ""
         self.began, self.ended = 0.0, 0.0
-        """Seconds since 1970: when it was last begun or resumed, and when it last ended."""
+        """Times at which it last began or resumed, and last ended, in seconds since 1970."""
         self.status: str | None = None
         """"finished" (see `complete`) or "stopped"; None while it is not over."""
         self.outcome: str | None = None
@@ -174,7 +174,7 @@ class Run:
         self.kept = ""
         """Why the rest of the budget was kept after the pilot; "" where it was not."""
         self.known: dict[str, Any] = {}
-        """What the learner says that the pilot told (`Decision.said`); empty before it was told."""
+        """Results of the pilot, as the learner states them (`Decision.said`); empty before that."""
         self.before: Run | None = None
         """The phase before this one, as it ended."""
         self.parties: dict[str, Party] = {}
@@ -232,7 +232,7 @@ class Run:
 
     @property
     def awaits_decision(self) -> bool:
-        """Whether the pilot is finished, and nobody has decided what follows it."""
+        """Whether the pilot is finished and the run after it is not decided yet."""
         return self.agreed.has_pilot and self.phase == 1 and self.status == "finished" and not self.kept
 
     @property
@@ -379,8 +379,8 @@ class Run:
     def record(self, public: Any = None, forecast: Any = None) -> dict[str, Any]:
         """Summary of the run for the file of a model that is made after its newest line.
 
-        public: the model's fitness on the learner's public rows. forecast: what was expected of the run. Both are the
-        learner's claims, which do not follow from the run.
+        public: the model's fitness on the learner's public rows. forecast: the forecast of the run. Both are claims of the
+        learner, which do not follow from the run.
         """
         agreement, seconds, phases = self.agreement, round(self.ended - self.began, 3), self.phases
         each = [phase.totals for phase in phases]
@@ -472,7 +472,7 @@ class Trajectory:
             raise AgreementError(f"agreement.preconditioner: needs {p} rows of {p} numbers")
         self._state = self._rule.start(θ[None, :])
         self.vector: Float[Array, " answer"] = np.zeros(0)
-        """What the newest step was taken with: an answer, or a mean of several."""
+        """The answer, or mean of answers, of the newest step."""
         self._sums: list[tuple[tuple[str, ...], SharedNoise]] = []
         """Each participant's owners and their noise, where only sums of their answers are seen."""
         if agreement.summed:
@@ -486,7 +486,7 @@ class Trajectory:
                     f"be missing is longer than a message ({MAX_FRAME} bytes); allow fewer, or choose fewer components"
                 )
         self.noise_check: NoiseCheck | None = None
-        """Of an agreement that is robust against owners that lie; else None."""
+        """Check of the owners' noise, where the agreement is robust against owners that lie; else None."""
         if agreement.agreement.robust is not None:
             law, scales = agreement.mechanism.law(agreement), agreement.noise_scales()
             self.noise_check = NoiseCheck(law, scales)

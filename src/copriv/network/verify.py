@@ -60,7 +60,7 @@ class Verdict(Shown):
     rounding: float
     """Largest relative difference between a θ in the file and that of the replay."""
     run_state: Run
-    """Its state after the last line, with that of a pilot before it."""
+    """State of the run after the last line; `run_state.before` is that of a pilot."""
     problems: tuple[Problem, ...]
     record: dict[str, Any]
     """The record in the model's file; empty without a file, and where there are problems."""

@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import CoprivError, InvalidInput
-from copriv.privacy.noise import CLIP_SLACK, GRID, check_value
+from copriv.privacy.noise import CLIP_SLACK, GRID, check_value, normal_draws
 from copriv.types import Array
 from copriv.validation import count, positive
 
@@ -110,14 +110,9 @@ class GaussianAnswer:
 
     @cached_property
     def _measurement(self) -> Any:
-        from opendp.domains import atom_domain, vector_domain
-        from opendp.measurements import make_gaussian
-        from opendp.metrics import l2_distance
-        from opendp.mod import enable_features
+        from opendp.domains import atom_domain
 
-        enable_features("contrib")
-        domain = vector_domain(atom_domain(T=float, nan=False), size=self.length)
-        measurement: Any = make_gaussian(domain, l2_distance(T=float), scale=self.scale, k=GRID)
+        measurement = normal_draws(atom_domain(T=float, nan=False), self.length, self.scale, k=GRID)
         ρ, allowed = float(measurement.map(self.sensitivity)), 0.5 / self.multiplier**2
         if not ρ <= allowed * (1 + 1e-7):
             raise InvalidInput(f"noise: OpenDP certifies rho {ρ:g}, more than the {allowed:g} that was calibrated for")

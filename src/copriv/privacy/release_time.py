@@ -85,10 +85,10 @@ class ManyPasses(Protocol):
 
 @runtime_checkable
 class KeepsOfRecords(Protocol):
-    """A mechanism whose first answer makes what later ones use again."""
+    """A mechanism whose first answer computes a result that later answers reuse."""
 
     def keep(self, loss: Loss, records: Records) -> None:
-        """Make it now, so that the first answer takes as long as the others."""
+        """Compute that result now, so that the first answer takes as long as the others."""
 
 
 def measured_seconds(

@@ -238,7 +238,7 @@ class Problem(Shown):
 
     @cached_property
     def feature_bound(self) -> float | None:
-        """B, the L1 length of features, without the intercept, beyond which records count for less; None: there is none."""
+        """B, the L1 norm of features without the intercept above which a record is scaled down; None: no bound."""
         agreed = self.terms.data.feature_bound
         if self.unbounded_public is None:
             return None if agreed == "auto" else agreed or None
@@ -309,7 +309,7 @@ class Problem(Shown):
 
     @property
     def proved_gradient_bound(self) -> float:
-        """Bound on ‖∇ℓ‖₁ over Θ by those on features and target; infinite where there is none."""
+        """Bound on ‖∇ℓ‖₁ over Θ that follows from the bounds on features and target; infinite without one."""
         if self.feature_bound is None or not np.isfinite(self.target_bound):
             return np.inf
         reach = self.feature_bound + float(self.terms.model.intercept)
@@ -337,7 +337,7 @@ class Problem(Shown):
 
     @property
     def common(self) -> Common:
-        """What a mechanism uses besides records, where owners answer once."""
+        """Public inputs of a mechanism besides the records, where owners answer once."""
         p, B, P = self.n_parameters, self.feature_bound, self.preconditioner
         return Common(self.loss, p, B, P, self.regularizer, self.feasible_set)
 

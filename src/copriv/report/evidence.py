@@ -149,7 +149,7 @@ def read_run(file: RunFile, owner: str, authority: bytes | None) -> RunRead:
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, sqlite3.Error):
         if verdict.ok:
             raise
-        return RunRead(file.path.name, verdict, (), None, {}, {})  # the check says what is wrong with the file
+        return RunRead(file.path.name, verdict, (), None, {}, {})  # the verdict lists the problems of the file
     return RunRead(file.path.name, verdict, tuple(askers.values()), own[-1], answers, points)
 
 

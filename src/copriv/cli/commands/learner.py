@@ -129,7 +129,7 @@ def command(
         if terms.has_pilot and table is None and not terms.data.declared_only:
             raise UsageError("--public: what follows the pilot is planned on public rows; give the learner's")
         kept = store
-        if stay:  # each agreement's run has its own file, and goes on where it was
+        if stay:  # each agreement's run has its own file, and is resumed from it
             kept = store.with_name(f"{store.stem}-{terms.fingerprint[:12]}{store.suffix}")
         is_new = not kept.exists()
         path = model or kept.with_suffix(".json")
@@ -233,7 +233,7 @@ def _existing_model(run: "RunStore", path: Path) -> "Model | None":
 def _decision(
     agreed: Agreement, rows: "Records | None", strata: tuple[str, ...] | None, table: Path | None
 ) -> "Callable[[Run], Decision] | None":
-    """What decides by a pilot's answers what follows it; None without the public rows that the agreement says there are."""
+    """Function that plans the run after a pilot from its answers; None where the agreed public rows are not given."""
     if table is None and not agreed.data.declared_only:
         return None
 

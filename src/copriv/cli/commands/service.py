@@ -1,7 +1,7 @@
-"""A party's long work: how it is stopped and resumed, its page (`--ui`), and what systemd and a monitor are told of it.
+"""Long work of a party: stopping and resuming it, its page (`--ui`), and its reports to systemd and to a monitor.
 
-Figures are taken by the loop of the run between two answers, and are counts, sums of the ledger, dates and the slot, which
-are the same whatever the records are. The process's own use of processor and memory, which is not, is left out.
+Figures are read in the event loop of the run, between two answers. They are counts, sums of the ledger, dates and the slot,
+none of which depends on the records. The use of processor and memory depends on them and is not reported.
 """
 
 import asyncio
@@ -59,14 +59,14 @@ FIGURES = {
     "connected": "owners that are connected to the learner",
     "certificate_days": "days until the first of this party's certificates ends",
 }
-"""Names of all figures, without the prefix copriv_, and what each is."""
+"""Description of each figure, by its name without the prefix copriv_."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a monitor is told of a process.
+    """Figures of a process, for a monitor.
 
-    ready: whether it can answer (owner) or be dialled (learner) now; started: whether it has all that it waits for itself.
+    ready: whether it can answer (owner) or be dialled (learner) now. started: whether its own initialisation is complete.
     """
 
     ready: bool
@@ -95,7 +95,7 @@ def watchdog_seconds() -> float:
 
 @dataclass
 class Service:
-    """One party's process: `attended` runs its work, and tells systemd and a monitor how it is.
+    """One party's process: `attended` runs its work and reports its state to systemd and to a monitor.
 
     slot: seconds that an answer takes, in which the loop cannot beat.
     """
@@ -115,7 +115,7 @@ class Service:
         return time.monotonic() - self.beaten < _STALE + 10.0 * self.slot
 
     async def attended(self, work: Awaitable[Any], look: Callable[[], Figures]) -> Any:
-        """The result of the work; while it goes on, `look` is called in its loop."""
+        """Run the work to its result, calling `look` in its event loop meanwhile."""
         allowed = watchdog_seconds()
         if allowed:  # the loop does not beat during an answer
             allowed = max(allowed, 10.0 * self.slot)
@@ -131,10 +131,10 @@ class Service:
         finally:
             self._look(look)
             if allowed:
-                notify("WATCHDOG_USEC=0")  # what follows has no loop that could beat
+                notify("WATCHDOG_USEC=0")  # after this, no event loop sends signs of life
 
     def _look(self, look: Callable[[], Figures]) -> None:
-        """Take the figures, and say once that the process is ready, and once a day that a certificate ends soon."""
+        """Update the figures; report once that the process is ready, and once a day that a certificate ends soon."""
         figures, self.beaten = look(), time.monotonic()
         # The first to end of a party's two certificates, its own and its authority's.
         days = (self.keys.ends - datetime.now(UTC)).total_seconds() / _DAY
@@ -149,7 +149,7 @@ class Service:
 
 
 async def _looked_at(work: Awaitable[Any], look: Callable[[], None], every: float) -> Any:
-    """The result of the work; `look` is called in the same loop at its beginning and after every so many seconds."""
+    """Run the work to its result, calling `look` in the same event loop at its beginning and then every `every` seconds."""
     task = asyncio.ensure_future(work)
     try:
         while not task.done():
@@ -164,7 +164,7 @@ async def _looked_at(work: Awaitable[Any], look: Callable[[], None], every: floa
 
 @contextmanager
 def operated(service: Service, address: str | None) -> Iterator[None]:
-    """Tell systemd at the end of the block that the process stops; during it, serve what `_monitored` serves."""
+    """Serve metrics during the block (`_monitored`), and tell systemd at its end that the process stops."""
     try:
         with _monitored(service, address):
             yield
@@ -227,7 +227,7 @@ def _monitored(service: Service, address: str | None) -> Iterator[None]:
 
 
 def _exporter(service: Service) -> tuple[str, Callable[[], bytes], Callable[[], object]]:
-    """OpenTelemetry's Prometheus exporter: its content type, what returns the present figures, and what ends it."""
+    """OpenTelemetry's Prometheus exporter: its content type, a function that returns the figures, and one that ends it."""
     from opentelemetry.exporter.prometheus import PrometheusMetricReader
     from opentelemetry.metrics import Observation
     from opentelemetry.sdk.metrics import MeterProvider
@@ -244,7 +244,7 @@ def _exporter(service: Service) -> tuple[str, Callable[[], bytes], Callable[[], 
         kind(f"copriv_{name}", [of(name)], description=what)
 
     class Ours:
-        """The registry without what it has of the process itself: its processor time depends on the records."""
+        """The registry without the metrics of the process itself, whose processor time depends on the records."""
 
         def collect(self) -> Any:
             return (family for family in REGISTRY.collect() if family.name.startswith("copriv_"))
@@ -253,7 +253,7 @@ def _exporter(service: Service) -> tuple[str, Callable[[], bytes], Callable[[], 
 
 
 def agreements(first: Agreement, path: Path, stay: bool, service: Service) -> Iterator[Agreement]:
-    """The agreement that was read; where the process is to `stay`, then each other one that appears in its file."""
+    """Yield the agreement that was read and, with `stay`, each other agreement that replaces it in its file."""
     yield first
     known = first.fingerprint
     while stay:
@@ -265,7 +265,7 @@ def agreements(first: Agreement, path: Path, stay: bool, service: Service) -> It
 
 
 async def _next(path: Path, known: str, service: Service) -> Agreement:
-    """The agreement in a file, once it is another one than the `known`; why a file is none is logged once."""
+    """Wait for a file to hold another agreement than the `known` one; log once why a file is not valid."""
     said = ""
     while True:
         try:
@@ -280,7 +280,7 @@ async def _next(path: Path, known: str, service: Service) -> Agreement:
 
 
 def next_agreement(path: Path, known: str) -> Agreement | None:
-    """The agreement in a file, where it is another one than that of the `known` fingerprint; else None."""
+    """The agreement in a file; None where it has the `known` fingerprint."""
     found = Agreement.load(path)
     return None if found.fingerprint == known else found
 
@@ -327,7 +327,7 @@ def run_stoppably(work: Awaitable[Any]) -> Any:
 def page_beside(
     watch: "Watch | None", look: Callable[[], None], port: int
 ) -> Iterator[Callable[[Awaitable[Any]], Any]]:
-    """A function that runs work stoppably; where there is a watch, with a page that shows the snapshots of `look`."""
+    """Yield a function that runs work stoppably, with a page of the snapshots that `look` takes where there is a watch."""
     if watch is None:
         yield run_stoppably
         return
@@ -344,7 +344,7 @@ def page_beside(
 def watched(
     conductor: "Conductor", public: "Records | None", strata: tuple[str, ...] | None, wanted: bool, port: int
 ) -> AbstractContextManager[Callable[[Awaitable[Any]], Any]]:
-    """A function that runs the learner's work, with a page where one is `wanted`."""
+    """As `page_beside`, for the learner's work, with a page if one is `wanted`."""
     if not wanted:
         return page_beside(None, lambda: None, port)
     needed()

@@ -48,7 +48,7 @@ def command(
         own = Agreement.load(agreement)
     verdict = verify_run(run, own, options.authority_in(keys, authority), model, head)
     state = verdict.run_state
-    # Where no rows are public, anybody can compute again what has followed a pilot.
+    # Without public rows, the plan after a pilot follows from the run's file alone.
     planned_again = verdict.ok and (public is not None or (state.agreed.data.declared_only and bool(state.known)))
     if planned_again:
         verdict = replace(verdict, problems=_what_followed(verdict, public, agreement or run))
@@ -81,7 +81,7 @@ def command(
 def _own_part(
     ledger: Path, run: Path, agreement: Agreement | None, authority: bytes | None, name: str
 ) -> "tuple[dict[str, Any] | None, tuple[Problem, ...]]":
-    """How an owner's answers in its ledger and those in a run's file compare, as `copriv report` says it, and what is wrong."""
+    """Compare an owner's answers in its ledger with those in a run's file, as `copriv report` does, and list the problems."""
     from copriv.network.verify_lines import Problem
     from copriv.report import RunFile, document
 
@@ -92,7 +92,7 @@ def _own_part(
 
 
 def _what_followed(verdict: "Verdict", public: Path | None, beside: Path) -> "tuple[Problem, ...]":
-    """What is wrong with what followed a run's pilot, by the public rows if any; `beside`: where the dictionary is."""
+    """Plan again the run that followed a pilot, and list its differences; `beside`: a file beside the dictionary."""
     from copriv.forecast.phases import AfterPilot
     from copriv.network.setup import load_dictionary, public_records, public_strata
     from copriv.network.verify_lines import Problem

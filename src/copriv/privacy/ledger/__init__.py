@@ -6,8 +6,8 @@
 
 A crash between the two costs budget and never privacy.
 
-With pure ε, each answer costs its share, and shares add up. The answers of an (ε, δ) run are private *together*: a part
-of them has no share that adds up. So the first charge of such a run pays for all of them, and those after it nothing.
+With pure ε, each answer has a cost, and costs add up. The answers of an (ε, δ) run are private *together*, and a part of them
+has no cost that adds up. The first charge of such a run therefore pays for all of them, and later charges cost nothing.
 
 A run may be a sequence of phases (`PhaseBudget`), each with a mechanism, a budget and a number of answers that are fixed
 before it begins; what is asked in a phase may follow from all that was released before. Phases add up (adaptive
@@ -67,7 +67,7 @@ class Ledger(Protocol):
     """The ledger of an owner; `tests/contracts/` has the tests that every implementation must pass."""
 
     def open_for(self, fingerprint: str, delta: Fraction) -> None:
-        """Say which agreement's answers are charged from here on. Raises BudgetRefused where δ was paid for another's.
+        """Set the agreement whose answers are charged from now on. Raises BudgetRefused where δ was paid for another one.
 
         The answers of an (ε, δ) run are private together, and with nobody else's.
         """
@@ -102,7 +102,7 @@ class Ledger(Protocol):
         """
 
     def in_phase(self, number: int) -> Sums:
-        """What was charged in the phase of this number; nothing where it has not begun."""
+        """Sums charged in the phase of this number; 0 before it begins."""
 
     @property
     def answers(self) -> int:
@@ -126,7 +126,7 @@ class Ledger(Protocol):
 
 @dataclass
 class RunTotals:
-    """The budget of one run, and what it has spent."""
+    """Budget and spending of one run."""
 
     fingerprint: str
     epsilon: Fraction
@@ -137,15 +137,15 @@ class RunTotals:
     charged: int = 0
     answered: int = 0
     ahead: int = 0
-    """Number of answers that are paid for and were not asked for yet."""
+    """Number of answers that are paid for in advance and were not asked for yet."""
     each: Fraction = Fraction(0)
     """ε of one of them."""
     phases: Begun = field(default_factory=list)
-    """Those that have begun; none where the run is one phase."""
+    """Phases that have begun; empty for a run of one phase."""
 
     @property
     def phase(self) -> PhaseBudget | None:
-        """The one that is charged for; None where the run is one phase."""
+        """The present phase; None for a run of one phase."""
         return self.phases[-1][0] if self.phases else None
 
     @property
@@ -160,17 +160,17 @@ class RunTotals:
 
     @property
     def sums(self) -> Sums:
-        """What is spent or paid for ahead."""
+        """Sums spent or paid for in advance."""
         return self.committed, self.spent_delta, self.charged + self.ahead
 
     @property
     def budget(self) -> PhaseBudget:
-        """What may be charged since `before`: the phase's budget, or the run's."""
+        """Budget of the present phase, or of a run of one phase."""
         return self.phase or PhaseBudget(0, self.epsilon, self.cap, self.delta)
 
     @property
     def paid(self) -> Sums:
-        """What is spent or paid for ahead since `before`."""
+        """Sums spent or paid for in advance since the present phase began."""
         return since(self.before, self.sums)
 
     @property
@@ -180,12 +180,12 @@ class RunTotals:
 
     @property
     def by_phase(self) -> list[Sums]:
-        """What is spent in each phase that has begun; of a run of one phase, in all. Payment ahead is not in it."""
+        """Sums spent in each phase that has begun, without payment in advance; one entry for a run of one phase."""
         spent = (self.spent, self.spent_delta, self.charged)
         return [self.in_phase(phase.number, spent) for phase, _ in self.phases] or [spent]
 
     def in_phase(self, number: int, so_far: Sums) -> Sums:
-        """What was charged in the phase of this number, where the run's sums are `so_far`."""
+        """Sums charged in the phase of this number; `so_far`: the present sums of the run."""
         for k, (phase, before) in enumerate(self.phases, start=1):
             if phase.number == number:
                 return since(before, self.phases[k][1] if k < len(self.phases) else so_far)
@@ -208,9 +208,9 @@ class RunTotals:
         return True
 
     def to_pay(self, owner: str, asked: Cost, phase: PhaseBudget | None) -> Cost:
-        """What a charge adds to what is paid already.
+        """Cost of a charge, given the sums that are paid already.
 
-        Raises BudgetRefused for a charge that is not one, or out of the order of phases, or beyond its phase.
+        Raises BudgetRefused for a charge that is not positive, out of the order of phases, or beyond the budget of its phase.
         """
         epsilon, delta = asked
         spent, spent_delta, answers = NOTHING if self.begins(owner, phase) else self.paid
@@ -310,7 +310,7 @@ class MemoryLedger:
 
 
 def since(before: Sums, so_far: Sums) -> Sums:
-    """What was added to the sums `before`."""
+    """Difference of two sums of a run."""
     return so_far[0] - before[0], so_far[1] - before[1], so_far[2] - before[2]
 
 

@@ -40,7 +40,7 @@ def flush(descriptor: int) -> None:
 
 
 def close(descriptor: int) -> None:
-    """Close a file. An error is ignored: the system releases the file anyway, and what counts was flushed before."""
+    """Close a file. An error is ignored: the system releases the file anyway, and the content was flushed before."""
     with suppress(OSError):
         os.close(descriptor)
 

@@ -241,7 +241,7 @@ class Totals:
         return True
 
     def _lose_ahead(self, run: RunTotals) -> None:
-        """Count what is paid for ahead as given."""
+        """Count answers that are paid for in advance as given."""
         lost = run.ahead * run.each
         self.spent, self.ahead = self.spent + lost, self.ahead - lost
         run.spent, run.charged, run.ahead = run.committed, run.charged + run.ahead, 0

@@ -1,7 +1,7 @@
 """One phase's part of a run's ledger, for the owner that answers in it.
 
-A charge counts in the phase and in the run. A phase after the first begins only once the one before it was charged, so that
-what is planned by answers is never asked without them.
+A charge counts in the phase and in the run. A later phase begins only after a charge of the phase before it, because it is
+planned from the answers of that phase.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from copriv.types import Array
 
 @dataclass(frozen=True)
 class PhaseLedger:
-    """The part of `ledger` that a phase of the run under the agreement `fingerprint`, with this δ, has."""
+    """The part of a run's `ledger` that belongs to `phase`; fingerprint, delta: those of the whole agreement."""
 
     ledger: Ledger
     phase: PhaseBudget
