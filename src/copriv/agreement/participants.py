@@ -84,7 +84,7 @@ def agreed_rule(
 
 
 MOST = 32
-"""Most owners that are simulated one by one; more owners are bundled, into about so many bundles."""
+"""Largest number of owners that are simulated one by one; more owners are bundled, into about this many bundles."""
 
 
 MANY = 256

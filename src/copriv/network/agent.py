@@ -314,7 +314,7 @@ class OwnerAgent:
             )
 
     def _ledger_of(self, run: str) -> Ledger:
-        """The ledger of a run, which becomes the present one; the owner of a single phase answers in it from here on."""
+        """Return the ledger of a run, which becomes the present one; without a pilot, the owner answers in it from now on."""
         if self._current is None or self._current[0] != run:
             self._runs += 1
             if self._runs > self._policy.most_runs:

@@ -133,9 +133,9 @@ class MaskedAnswers:
         self._agreed, self._name, self._keys, self._owners = (fingerprint, run), keys.name, keys, owners
         self._summand, self._dropouts, self._least = summand, dropouts, len(owners) - dropouts
         self._open: _Open | None = None
-        """The newest attempt, until all is said of it."""
+        """The newest attempt, while it is open."""
         self._replaced = set[str]()
-        """Identities of attempts in whose place another one was opened."""
+        """Identities of attempts that another one replaced."""
 
     def key(self, attempt: Attempt, theta: Float[Array, " p"]) -> SignedKey | Answer:
         """Take part in an attempt, which replaces an open one; returns a new key, or the answer already masked in it.

@@ -269,7 +269,7 @@ class Run:
         given, m = (len(party.counts) for party in self.parties.values()), self.agreement.answers
         if self.stepped >= self.agreement.queries:
             return True
-        # Answers to sums that did not come about moved nothing.
+        # Answers to abandoned sums did not move the model.
         return not self.agreement.summed and self.stepped > 0 and all(n >= m for n in given)
 
     def query(self, turn: Turn, owner: str, sequence: int, head: str, signature: str = "") -> Query:

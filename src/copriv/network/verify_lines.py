@@ -384,7 +384,7 @@ class LineCheck:
         "closed": (_closed, None),
         "model": (_model_signed, None),
     }
-    """By kind of line: the checks before and after the run takes it."""
+    """Checks of a line before and after the run takes it, by kind of line."""
 
     def wrong(self, line: int | None, what: str) -> None:
         """Report a problem."""

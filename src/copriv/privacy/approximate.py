@@ -42,7 +42,7 @@ def gaussian_epsilon(answers: int, multiplier: float, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _sigma_of_one(epsilon: float, delta: float) -> float:
-    """s/Δ of one answer. Below ε = 1e-4 and above 1e6 the accountant's δ(ε) loses digits, so proved bounds stand there.
+    """s/Δ of one answer. Below ε = 1e-4 and above 1e6 the accountant's δ(ε) loses digits, so proved bounds are used there.
 
     They are c/ε with c² = 2 ln(1.25/δ) ≥ 9/4 (Dwork and Roth 2014, Thm A.1), and δ(0) = 2Φ(Δ/2s) − 1 ≤ Δ/(s√2π).
     """

@@ -30,7 +30,7 @@ from copriv.privacy.masks import Attempt, EphemeralKey, set_digest
 from copriv.privacy.shared_noise import PRIME, Words, sum_modulo
 
 _SPARE = 16
-"""Words by which a stream is longer than needed: those that are P or more, of a probability of 2⁻⁵⁸ each, are left out."""
+"""Extra words of a stream: words of P or more, each with a probability of 2⁻⁵⁸, are left out."""
 
 
 class MaskShares:
@@ -126,7 +126,7 @@ def _multiplied(factors: Iterable[int]) -> int:
 
 
 def _product(weights: Words, words: UInt64[Words, "points length"]) -> Any:
-    """Weighted sums of rows modulo P, as whole numbers: by pieces of 16 bits, whose products float64 holds exactly."""
+    """Weighted sums of rows modulo P, as integers, from pieces of 16 bits, whose products float64 holds exactly."""
     left, right = (
         [(rows >> np.uint64(16 * k) & np.uint64(0xFFFF)).astype(np.float64) for k in range(4)]
         for rows in (weights, words)

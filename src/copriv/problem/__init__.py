@@ -35,7 +35,7 @@ MADE_UP = 2000
 class Problem(Shown):
     """Owners' bounded records, the learner's public sample and the fitness.
 
-    Records are kept as they came, and bounded (and given an intercept) as the agreement says: `under` gives the same
+    Records are stored unbounded, and are bounded (and given an intercept) as the agreement says: `under` gives the same
     records under other terms. `source` is "real", "resampled", "simulated", "given", "public" or "declared"; `description`
     says which table, in a sentence.
 
@@ -188,7 +188,7 @@ class Problem(Shown):
     def forecasting(cls, agreement: Agreement, public: Any, loss: Loss | None = None, strata: Any = None) -> "Problem":
         """A problem without private records: the public (X, y) stands in every owner's place.
 
-        strata: which owner or stratum each public row is of (labels), where somebody knows.
+        strata: label of the owner or stratum of each public row, where known.
         """
         if agreement.data.declared_only:
             raise DataError("public: data.public_rows = 0 says that no rows are public; leave one of the two out")

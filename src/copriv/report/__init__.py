@@ -239,12 +239,13 @@ def _run(
         "other_head": "answers in its file came with a head that the ledger never had",
     }
     wrong += [f"{entry['compared'][key]} {what}" for key, what in words.items() if entry["compared"][key]]
-    if file.verdict.ok:
-        return entry, [_of_run("run", run, what) for what in wrong]
-    many = len(file.verdict.problems)
-    said = "; ".join(str(problem) for problem in file.verdict.problems[:_MOST_PROBLEMS])
-    wrong.append(f"its file is not what it says ({many} in all): {said}")
-    return entry, [_of_run("file", run, what) for what in wrong]  # so these problems say nothing against the ledger
+    where = "run"
+    if not file.verdict.ok:
+        where = "file"  # so these problems say nothing against the ledger
+        many = len(file.verdict.problems)
+        said = "; ".join(str(problem) for problem in file.verdict.problems[:_MOST_PROBLEMS])
+        wrong.append(f"its file is not what it says ({many} in all): {said}")
+    return entry, [_of_run(where, run, what) for what in wrong]
 
 
 def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any]:

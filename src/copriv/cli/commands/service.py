@@ -34,16 +34,14 @@ if TYPE_CHECKING:
     from copriv.ui.live import Watch
 
 BEAT = 1.0
-"""Seconds between two looks at a process's figures, at most."""
+"""Largest number of seconds between two readings of a process's figures."""
 WARNED_DAYS = 30.0
 """Days before the end of a certificate from which on a warning is logged each day."""
 NEXT = 2.0
-"""Seconds between two looks at an agreement's file, whose next content a process that stays waits for."""
-SNAPSHOT = 0.25
-"""Seconds between two snapshots of a run for its page."""
+"""Seconds between two reads of an agreement's file while a process waits for its next content (--stay)."""
 _DAY = 86_400.0
 _STALE = 60.0
-"""Seconds without a beat, beside the time of ten answers, after which a process is reported as hanging."""
+"""Seconds without a beat, in addition to the time of ten answers, after which a process is reported as hanging."""
 
 Ui = Annotated[bool, option("Show it in the browser of this machine.", "--ui", env="UI")]
 UiPort = Annotated[int, option("With --ui; 0: any that is free.", env="UI_PORT", min=0, max=65535)]
@@ -336,7 +334,7 @@ def page_beside(
 
     with page_served(watch, take_place(port=port), log):
         try:
-            yield lambda work: run_stoppably(_looked_at(work, look, SNAPSHOT))
+            yield lambda work: run_stoppably(_looked_at(work, look, BEAT / 4))
         finally:
             look()
 

@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,11 +108,10 @@ class Chain:
             own = os.fstat(self._descriptor)
         except OSError as error:
             raise LedgerFailed(f"{self.path.name}: cannot be read ({error}); nothing was answered") from None
-        try:
-            there = self.path.stat()
-        except OSError:
-            there = None
-        if there is None or not os.path.samestat(own, there):
+        there = False
+        with suppress(OSError):
+            there = os.path.samestat(own, self.path.stat())
+        if not there:
             raise LedgerDamaged(f"{self.path.name}: the file was moved or replaced while in use; nothing was charged")
         _refuse_names(self.path, own.st_nlink)
         if own.st_size != self._end:
