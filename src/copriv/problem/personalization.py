@@ -199,8 +199,6 @@ class CrossValidated:
     seen: Float[Array, "units candidates"]
     """Under models that saw it; a mean over them."""
     share: float
-    folds: tuple[tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Float[Array, "candidates p"]], ...]
-    """Held-out units and the models of the candidates, by fold."""
 
 
 def by_unit(own: Records, losses: Float[Array, "rows candidates"]) -> Float[Array, "units candidates"]:
@@ -298,11 +296,11 @@ class Home:
         A person is held out with all its rows, which are not independent.
         """
         unit, units = units_of(own)
-        out, seen, made = *np.zeros((2, len(own), len(candidates))), []
+        out, seen = np.zeros((2, len(own), len(candidates)))
         if units == 1:
             # A single unit cannot be held out, so that only the common model itself remains.
             out[:, [k < np.inf for k, _ in candidates]] = np.inf
-            return CrossValidated(out[:1], seen[:1], 0.0, ())
+            return CrossValidated(out[:1], seen[:1], 0.0)
         folds, two_classes = min(FOLDS, units), len(np.unique(own.target)) == 2
         level = np.bincount(unit, own.target) / np.bincount(unit)
         for _ in range(ROUNDS):
@@ -312,14 +310,13 @@ class Home:
                 order = np.concatenate([order[i::folds] for i in range(folds)])  # stratified by class
             for chosen in np.array_split(order, folds):
                 kept = ~np.isin(unit, chosen)
-                fold, model, models = own.taken(kept), self.centre, np.zeros((len(candidates), len(self.centre)))
+                fold, model = own.taken(kept), self.centre
                 for j, (k, own_level) in reversed(list(enumerate(candidates))):
-                    models[j] = model = self.fitted(fold, k, model, own_level)
+                    model = self.fitted(fold, k, model, own_level)
                     values = self.loss.values(model, own.features, own.target)
                     out[~kept, j] += values[~kept] / ROUNDS
                     seen[kept, j] += values[kept] / (ROUNDS * (folds - 1))
-                made.append((chosen, models))
-        return CrossValidated(by_unit(own, out), by_unit(own, seen), 1.0 - 1.0 / folds, tuple(made))
+        return CrossValidated(by_unit(own, out), by_unit(own, seen), 1.0 - 1.0 / folds)
 
     def _at_once(self, own: Records, pull: Float[Array, "p p"]) -> Float[Array, " p"]:
         """The minimum for the squared loss, from moments that all candidates of a fold share."""
