@@ -34,14 +34,9 @@ def pipeline_of(model: Model) -> Any:
     return found.pipeline()
 
 
-def need_skops() -> Any:
-    """The module skops.io. Raises CoprivError without the extra [model], so that a run can check for it at its beginning."""
-    return needed("skops.io", "model")
-
-
 def save_skops(model: Model, path: str | Path) -> None:
-    """Write `pipeline_of` in the format of skops, which runs no code when it is read. Raises as `need_skops` does."""
-    need_skops().dump(pipeline_of(model), path, compression=ZIP_DEFLATED)
+    """Write `pipeline_of` in the format of skops, which runs no code when it is read. Raises CoprivError without [model]."""
+    needed("skops.io", "model").dump(pipeline_of(model), path, compression=ZIP_DEFLATED)
 
 
 def save_onnx(model: Model, path: str | Path) -> None:

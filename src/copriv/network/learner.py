@@ -126,7 +126,7 @@ class Learner:
             self._failure = error  # nothing more may be sent
             return
         except CoprivError as error:
-            conductor.stop(f"the run after the pilot is not planned: {error}")
+            conductor.end("stopped", f"the run after the pilot is not planned: {error}")
         await self._flush(None)
 
     async def _session(self, link: Link) -> None:

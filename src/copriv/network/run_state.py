@@ -186,10 +186,6 @@ class Conductor:
                 self._outbox.append((name, self._phase_terms))
         self._advance()
 
-    def stop(self, reason: str) -> None:
-        """Stop the run, to be resumed once the reason is removed."""
-        self._end("stopped", reason)
-
     @property
     def _phase_terms(self) -> PhaseTerms:
         return PhaseTerms.of(self.run.phase, self.run.chosen, self.run.signature)
@@ -479,7 +475,7 @@ class Conductor:
         patience = self.conduct.patience + self._turns.slots(self.parties)
         if self.outcome is None and now - self._turns.progress >= patience:
             waited = f"no answer for {patience:.3g} s"
-            self._end("stopped", f"{waited}: waiting for {', '.join(self.waiting_for)}; resume when they are back")
+            self.end("stopped", f"{waited}: waiting for {', '.join(self.waiting_for)}; resume when they are back")
 
     def next_deadline(self) -> float:
         """The time at which `tick` has to be called, if no other event occurs before."""
@@ -502,18 +498,18 @@ class Conductor:
         if self.outcome is not None or self._ends_with_its_certificate():
             return
         if self.run.kept:
-            self._end("finished", self.run.kept)
+            self.end("finished", self.run.kept)
         elif self.stepped >= self._queries:
-            self._end("finished", f"all {self.stepped} queries are answered")
+            self.end("finished", f"all {self.stepped} queries are answered")
         elif not self.run.open and not any(self._turns.may_open(j) for j in range(len(self.run.members))):
             out = "; ".join(f"{name}: {party.out}" for name, party in self.parties.items() if party.out)
             so_far = f"after {self.stepped} of {self._queries} queries ({out})"
             if self.agreement.summed and any(party.answered >= self._m for party in self.parties.values()):
                 so_far += "; the answers that were kept for further attempts at a sum are used up"
             if self.run.complete:
-                self._end("finished", f"every owner gave all its answers, {so_far}")
+                self.end("finished", f"every owner gave all its answers, {so_far}")
             else:
-                self._end("stopped", f"no owner can be asked any more, {so_far}{self._after_a_lost_pilot()}")
+                self.end("stopped", f"no owner can be asked any more, {so_far}{self._after_a_lost_pilot()}")
         elif self.held:
             self._turns.progress = self._turns.now  # the time of a pause does not count as waiting
         elif self.talk == "choose":
@@ -540,7 +536,7 @@ class Conductor:
         """Stop the run if the learner's certificate has expired, as later signatures would not verify; returns whether so."""
         if not self._has_expired():
             return False
-        self._end("stopped", "the learner's certificate is not valid any more; resume with a new one")
+        self.end("stopped", "the learner's certificate is not valid any more; resume with a new one")
         return True
 
     def _has_expired(self) -> bool:
@@ -690,7 +686,8 @@ class Conductor:
             return "the certificate of its owner is not valid any more"
         return ""
 
-    def _end(self, status: Literal["finished", "stopped"], reason: str) -> None:
+    def end(self, status: Literal["finished", "stopped"], reason: str) -> None:
+        """End the run; one that is stopped can be resumed once the reason is removed."""
         self.outcome = Outcome(status, reason)
         self.store.event(status, reason=reason)
         self.closing = Closing(self.store.head, 0)

@@ -85,9 +85,10 @@ def command(
 ) -> None:
     """Wait for owners, conduct the run, write the model. A run that was stopped or killed goes on with --resume."""
     from copriv.cli.commands.service import Figures, Service, agreements, operated
-    from copriv.network.exports import need_skops, save_skops
+    from copriv.network.exports import save_skops
     from copriv.network.grpc_transport import GrpcListener
     from copriv.network.learner import Learner
+    from copriv.network.portable import needed
     from copriv.network.run_state import Conductor
     from copriv.network.setup import load_dictionary, n_parameters
     from copriv.network.store import RunStore
@@ -108,7 +109,7 @@ def command(
         if stay and given is not None:
             raise UsageError(f"{name}: names one file, and --stay makes one for each agreement; leave it out")
     if skops is not None:
-        need_skops()
+        needed("skops.io", "model")
     first, own = Agreement.load(agreement), options.party_keys(keys, "learner")
     service = Service(own, log)
     log_about(role="learner", party=own.name)
