@@ -19,6 +19,7 @@ import copriv as library
 from copriv.agreement import Agreement
 from copriv.cli import console
 from copriv.cli.commands import COMMANDS, demo, init
+from copriv.cli.commands.options import packaged_text
 from copriv.formatting import numbers as words
 
 KEYS = {"schema", "rule", "horizon", "runs", "seed", "dataset", "records", "seconds", "relative_fitness", "owners"}
@@ -312,7 +313,7 @@ def test_init_replaces_nothing_unasked(copriv, tmp_path):
     assert (done.code, path.read_text()) == (2, "mine")
     assert "--force" in done.err
     assert copriv("init", path, "--force").code == 0
-    assert path.read_text() == init.template()
+    assert path.read_text() == packaged_text("agreement.toml")
 
 
 # The program as a whole
@@ -557,7 +558,7 @@ def test_init_on_a_terminal_asks_and_with_template_does_not(tmp_path):
     )
     code, said = typed("plain.toml", "--template", keys=b"")
     assert (code, "Step by step" in said) == (0, False), said
-    assert (tmp_path / "plain.toml").read_text() == init.template()
+    assert (tmp_path / "plain.toml").read_text() == packaged_text("agreement.toml")
     code, said = typed("gone.toml", keys=b"\n", stop=True)
     assert code == 130, said
     assert said.splitlines()[-1].endswith("interrupted")

@@ -156,15 +156,27 @@ def test_strata_are_read_from_the_learners_own_table(tmp_path: Path) -> None:
         public_strata(agreement().replace(data={"strata": "bank"}), table)
 
 
+class AtOnce:
+    """A pool of no processes."""
+
+    def __init__(self, processes: int) -> None:
+        assert processes == 1
+
+    def __enter__(self) -> "AtOnce":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def apply(self, function: Any, given: Any) -> Any:
+        return function(*given)
+
+
 def test_the_page_of_a_run_is_told_whose_public_rows_are(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[Any] = []
     monkeypatch.setattr("copriv.ui.views.expected_band", lambda *given: heard.append(given) or {"k": [0.0]})
 
-    def at_once(target: Any, args: Any, daemon: bool) -> Any:
-        return SimpleNamespace(start=lambda: target(*args))
-
-    here = SimpleNamespace(Pipe=multiprocessing.Pipe, Process=at_once)
-    monkeypatch.setattr(multiprocessing, "get_context", lambda how: here)
+    monkeypatch.setattr(multiprocessing, "get_context", lambda how: SimpleNamespace(Pool=AtOnce))
     watch: Any = SimpleNamespace(band=None)
     agreed, rows = agreement(), drawn(np.random.default_rng(2), 3)
     service._forecast(agreed, rows, ("a", "b", "a"), watch)

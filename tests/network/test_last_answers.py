@@ -53,7 +53,7 @@ def lets_fall(monkeypatch: pytest.MonkeyPatch, number: int, steps: int) -> None:
         self.seen = getattr(self, "seen", False) or left_out  # type: ignore[attr-defined]
         told = left_out or honest(self, answer, now)
         if self.outcome is None and self.stepped == steps and self.seen:  # type: ignore[attr-defined]
-            self._end("stopped", "as it likes")
+            self.end("stopped", "as it likes")
         return told
 
     monkeypatch.setattr(Conductor, "answered", chooses)

@@ -20,7 +20,7 @@ from hypothesis.errors import FlakyFailure
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 import ledger_ground
-from copriv.privacy.ledger import PhaseBudget, book, create, file, lines
+from copriv.privacy.ledger import PhaseBudget, book, create, lines
 from copriv.privacy.ledger.file import LedgerFile
 from copriv.privacy.ledger.lines import Entry, Line, RunTotals
 from ledger_ground import KINDS, Ground, Strike, fresh
@@ -312,9 +312,9 @@ def one_for_each_folder(patch: pytest.MonkeyPatch) -> None:
 
 def paid_for_by_run(patch: pytest.MonkeyPatch) -> None:
     """What delta pays for in one phase pays for the next one too."""
-    for where in (lines, file):
-        patch.setattr(where, "since", lambda before, so_far: so_far)
-    patch.setattr(file, "begins", lambda *given: False)
+    patch.setattr(lines, "since", lambda before, so_far: so_far)
+    patch.setattr(RunTotals, "paid", property(lambda run: run.sums))
+    patch.setattr(RunTotals, "begins", lambda *given: False)
     patch.setattr(RunTotals, "budget", property(lambda run: PhaseBudget(0, run.epsilon, run.cap, run.delta)))
 
 

@@ -380,7 +380,7 @@ def one_answer_more(patch: Patch) -> None:
         def answers(self) -> int:
             return max(super().answers - 1, 0)
 
-    patch.setattr(copriv.owner, "MemoryLedger", lambda owner, ε, m, δ: Lenient(owner, 2 * ε, m, 2 * δ))
+    patch.setattr(copriv.owner, "MemoryLedger", lambda owner, ε, m, δ: Lenient(owner, 2 * ε, m + 1, 2 * δ))
 
 
 @mutation(COMPOSED, "spent")

@@ -246,13 +246,13 @@ def a_mean_over_rows_in_place_of_persons(patch: Patch) -> None:
 @mutation("cap")
 def m_plus_1_answers(patch: Patch) -> None:
     class Lenient(MemoryLedger):
-        """Forgets its first answer: what the owner and the ledger itself go by."""
+        """Forgets its first answer, by which the owner goes; the ledger's own cap is one higher."""
 
         @property
         def answers(self) -> int:
             return max(super().answers - 1, 0)
 
-    patch.setattr(copriv.owner, "MemoryLedger", lambda owner, ε, m, δ=Fraction(0): Lenient(owner, 2 * ε, m, δ))
+    patch.setattr(copriv.owner, "MemoryLedger", lambda owner, ε, m, δ=Fraction(0): Lenient(owner, 2 * ε, m + 1, δ))
 
 
 @mutation("cap")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.init import template
+from copriv.cli.commands.options import packaged_text
 from copriv.problem import Problem
 from page_server import until
 
@@ -45,7 +45,7 @@ def test_from_empty_to_a_signed_document(visitor, tmp_path):
 
 def test_an_error_stands_beside_its_field(visitor, tmp_path):
     path = tmp_path / "agreement.toml"
-    path.write_text(template())
+    path.write_text(packaged_text("agreement.toml"))
     page = visitor.enter("agreement")
     page.locator("#open").set_input_files(path)
     page.get_by_text("Complete: every rule holds.").wait_for()

@@ -50,7 +50,7 @@ _SURROGATES = re.compile(r"\\ud[89ab]..\\ud[c-f]..")
 
 
 class Agreement(Shown, Framed, AgreedTerms):
-    """What all parties sign up to. `Agreement.load(path)` reads one; every agreement is checked when it is made.
+    """The agreement of all parties. `Agreement.load(path)` reads one; every agreement is checked when it is made.
 
     >>> agreement.owner_names
     ('north', 'south', 'west')
@@ -135,7 +135,7 @@ class Agreement(Shown, Framed, AgreedTerms):
         return cls.of(agreement)
 
     def each_seen(self) -> "Agreement":
-        """These terms as if each answer were seen, with the answers that a run has; the same object where they are."""
+        """These terms with each answer seen instead of sums, and the number of answers of a run; self where each is seen."""
         if not self.summed:
             return self
         document = self.to_dict()
@@ -147,14 +147,14 @@ class Agreement(Shown, Framed, AgreedTerms):
         return Agreement.of(document)
 
     def in_sums(self) -> "Agreement | None":
-        """These terms if only the sum of answers were seen; None where it is already, or there can be no such sum."""
+        """These terms with only the sum of answers seen; None where that holds already or is not possible."""
         if not self.summed:
             with suppress(AgreementError):
                 return self.replace(agreement={"aggregation": "sum"})
         return None
 
     def central(self) -> "Agreement":
-        """These terms with one learner that all owners answer, in place of a graph; the same object where there is none."""
+        """These terms with one learner in place of a graph; self where there is no graph."""
         if self.agreement.graph is None:
             return self
         return self.replace(agreement=dict.fromkeys(("graph", "relays", "mixing", "tracking")))
@@ -224,7 +224,7 @@ class Agreement(Shown, Framed, AgreedTerms):
 
     @property
     def pilot_share(self) -> float:
-        """Share of every owner's ε that the pilot has; 0 where there is none."""
+        """Share of every owner's ε that the pilot spends; 0 without a pilot."""
         share = self.agreement.pilot or 0.0
         if share != "auto":
             return share
@@ -271,7 +271,7 @@ class Agreement(Shown, Framed, AgreedTerms):
         return sum((ε for ε, _ in each), Fraction(0)), sum((δ for _, δ in each), Fraction(0))
 
     def phases_in_numbers(self) -> "tuple[Agreement, ...]":
-        """The same with a number for each term: of one that the pilot chooses, the middle of its range.
+        """The phases with a number for each term; for a term that the pilot chooses, the geometric middle of its range.
 
         Raises AgreementError for a pilot whose terms are not fixed.
         """
@@ -349,7 +349,7 @@ class Agreement(Shown, Framed, AgreedTerms):
         return next(group for group in self.members if index in group)
 
     def members_of(self, together: bool, size: int | str | None) -> tuple[tuple[int, ...], ...]:
-        """The same for owners that answer all together, or else in groups of about this size."""
+        """As `members`, for owners that answer all together, or else in groups of about this size."""
         if together:
             return (tuple(range(self.n_owners)),)
         groups: dict[object, list[int]] = {}
@@ -362,7 +362,7 @@ class Agreement(Shown, Framed, AgreedTerms):
         return tuple(map(tuple, groups.values()))
 
     def aggregation(self, group: Sequence[int]) -> rules.Aggregation:
-        """How the answers of these owners become one vector."""
+        """Aggregation of the answers of these owners to one vector."""
         members = list(group)
         if not self.summed:
             return rules.Aggregation(self.weights[members])
@@ -376,7 +376,7 @@ class Agreement(Shown, Framed, AgreedTerms):
     def noise_scales(self, feature_bound: float | None = None) -> Float[Array, " owners"]:
         """Scale of every owner's noise. feature_bound: B, where the agreement gives no number.
 
-        Where only a sum is seen, that of independent noise on each answer with the same variance in the sum.
+        Where only a sum is seen, the scale of independent noise on each answer that has the same variance in the sum.
         """
         alone = self.scales_alone(feature_bound)
         for group in self.members if self.summed else ():

@@ -11,6 +11,7 @@ of the same variance.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -83,11 +84,11 @@ def agreed_rule(
 
 
 MOST = 32
-"""Most owners that are simulated one by one; more owners are bundled, into about so many bundles."""
+"""Largest number of owners that are simulated one by one; more owners are bundled, into about this many bundles."""
 
 
 MANY = 256
-"""Bundles of owners that answer in turns and of which no few kinds exist; with as few as MOST, steps would be too long."""
+"""Number of bundles of owners that answer in turns and are of many kinds; with only MOST, steps would be too long."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +110,7 @@ class Bundles:
 
 
 def enough_bundles(agreement: Agreement, smoothness: float, most_moved: float = 0.1) -> int:
-    """Number of bundles K for which one answer's step moves the gradient by a small part of itself, at most N.
+    """Number of bundles K, at most N, for which the step of one answer changes the gradient by a small part.
 
     smoothness: λ of the fitness, in the agreed metric. most_moved: bound on (N/K)·step·λ. Measured on 300 owners in turns,
     ψ of bundles is 1.07 times that of all owners at .2, 1.5 times at .6 and 4.6 times at 6.
@@ -184,27 +185,17 @@ def numbered(kinds: list[Any]) -> Int[np.ndarray, " kinds"]:
     return np.array([known.setdefault(kind, len(known)) for kind in kinds])
 
 
-def kind_of_owner(table: OwnerTerms) -> Any:
-    """Terms that define an owner's kind: those that a simulation depends on."""
-    return (
-        table.records,
-        table.epsilon,
-        table.delta,
-        table.overlap,
-        table.weight,
-        table.rate,
-        table.floor,
-        table.group,
-    )
+kind_of_owner = attrgetter("records", "epsilon", "delta", "overlap", "weight", "rate", "floor", "group")
+"""Terms that define an owner's kind: those that a simulation depends on."""
 
 
 @lru_cache(maxsize=16)
 def as_few(agreement: Agreement, most: int = MOST) -> Agreement:
-    """Replace the owners of an agreement by about `most` bundles; the same agreement where they are few, or cannot be bundled.
+    """Replace the owners of an agreement by about `most` bundles; returns it unchanged where they are few or cannot be bundled.
 
-    They cannot under a rule that is not `bundled`, where a run ends before all answers are given (it is then short), and where
-    at most MANY owners, or groups, answer in turns and those of one bundle differ. For simulations only: nobody signs the
-    result.
+    Owners cannot be bundled under a rule that is not `bundled`, where a run ends before all answers are given (it is then
+    short), and where at most MANY owners, or groups, answer in turns and those of one bundle differ. For simulations only:
+    nobody signs the result.
     """
     mechanism, terms = agreement.mechanism, agreement.agreement
     if agreement.n_owners <= MOST or not isinstance(mechanism, GradientNoise):

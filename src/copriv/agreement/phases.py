@@ -24,7 +24,7 @@ from copriv.terms.values import LEAST_BUDGET
 
 
 def check_pilot(agreed: AgreedTerms) -> None:
-    """Raise AgreementError for terms that no pilot goes with."""
+    """Raise AgreementError for terms that cannot be combined with a pilot."""
     if agreed.agreement.mechanism == Pilot.name:
         raise AgreementError(
             "agreement.pilot: the run after it cannot be a pilot too; leave agreement.mechanism out to have it planned"
@@ -58,7 +58,7 @@ def documents_of(agreed: AgreedTerms, share: float) -> tuple[dict[str, Any], dic
     terms = {key: whole[key] for key in in_common if key in whole}
     asked, bound = Pilot.name, own.get("gradient_bound", "auto")
     if agreed.data.declared_only:
-        asked, bound = Lengths.name, 1.0  # of gradients, of which none is asked for
+        asked, bound = Lengths.name, 1.0  # the bound on gradients, which are not asked for
         terms["reach"] = longest_row(agreed)
     once = 1 + agreed.summed * agreed.attempts
     horizon = max(agreed.n_owners, once)
@@ -76,12 +76,12 @@ def documents_of(agreed: AgreedTerms, share: float) -> tuple[dict[str, Any], dic
 
 
 def _each(owner: Mapping[str, Any], part: Callable[[float], float]) -> dict[str, float]:
-    """A phase's part of an owner's ε, and of what is left of its promise if all others work together."""
+    """A phase's part of an owner's ε, and of its floor."""
     return {key: part(owner[key]) for key in ("epsilon", "floor") if key in owner}
 
 
 def _rest(epsilon: float, share: float) -> float:
-    """The largest float that is at most ε less the pilot's part of it."""
+    """The largest float that is at most ε minus the pilot's part."""
     left = epsilon - share * epsilon
     while Fraction(left) + Fraction(share * epsilon) > Fraction(epsilon):
         left = nextafter(left, 0.0)

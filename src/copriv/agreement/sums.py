@@ -1,4 +1,4 @@
-"""Agreements in which the learner sees only sums of answers (`aggregation = "sum"`): which of them can be kept."""
+"""Checks of agreements in which the learner sees only sums of answers (`aggregation = "sum"`)."""
 
 from copriv.errors import AgreementError
 from copriv.mechanisms import Mechanism
@@ -6,7 +6,7 @@ from copriv.mechanisms.mechanism import but_for
 from copriv.terms import AgreedTerms
 
 IN_SUMS = ("aggregation", "colluding", "dropouts", "attempts")
-"""Keys of [agreement] that say what the learner sees."""
+"""Keys of [agreement] for sums of answers."""
 
 
 def check_sums(agreed: AgreedTerms, mechanism: Mechanism, members: tuple[tuple[int, ...], ...]) -> None:

@@ -1,7 +1,7 @@
-"""Where words go: results to standard output, logs, errors and progress to standard error.
+"""Output of commands: results to standard output; logs, errors and progress to standard error.
 
-Words are shown as they are: nothing in them is markup or an emoji, and what others wrote
-(`copriv.formatting.sanitize`) moves no cursor.
+Text is shown literally: it is not parsed as markup or emoji, and text of other parties contains no control characters
+(`copriv.formatting.sanitize`).
 Consoles are made when used, so that redirected streams are respected; rich drops colours for NO_COLOR and for pipes.
 """
 
@@ -37,13 +37,13 @@ def out() -> Console:
 
 
 def columns() -> int:
-    """Columns of the terminal; 80 where nobody looks."""
+    """Columns of the terminal; 80 where there is none."""
     console = Console()
     return console.width if console.is_terminal else 80
 
 
 def aside(soft_wrap: bool = True) -> Console:
-    """What goes on beside the result: standard error. soft_wrap: long lines are left to the terminal, tables are not."""
+    """Console of standard error. soft_wrap: whether long lines are left to the terminal to wrap, which breaks tables."""
     return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=soft_wrap)
 
 
@@ -56,21 +56,19 @@ LOG_SCHEMA = "copriv.log/1"
 class JsonLines(logging.Formatter):
     """Each record as one line of JSON, with the fields `about` the process."""
 
-    about: dict[str, str]
-
     def __init__(self) -> None:
         super().__init__()
-        self.about = {}
+        self.about: dict[str, str] = {}
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of a record: when, how grave, of which process, what."""
+        """Format a record with its time, level, process and message."""
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {"schema": LOG_SCHEMA, "time": when, "level": record.levelname.lower(), **self.about}
         return json.dumps({**line, "message": printable(record.getMessage(), _LONGEST)}, ensure_ascii=False)
 
 
 def json_logs() -> None:
-    """From now on in this command, each line of its log is JSON, and so are warnings of the libraries that it uses."""
+    """Log in JSON from now on, one object a line, including warnings of libraries."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     for name in ("copriv", "asyncio", "grpc", "py.warnings"):
@@ -81,14 +79,14 @@ def json_logs() -> None:
 
 
 def log_about(**about: str) -> None:
-    """Fields of every line from now on, where lines are JSON: of whose process it is, and under which agreement."""
+    """Add fields to every further line of JSON, such as the party and its agreement."""
     for handler in _LOGGER.handlers:
         if isinstance(handler.formatter, JsonLines):
             handler.formatter.about.update(about)
 
 
 def log(message: str, level: int = logging.INFO) -> None:
-    """A line about what is going on: standard error."""
+    """Log a line to standard error."""
     if _LOGGER.handlers:
         _LOGGER.log(level, "%s", message)
         return
@@ -96,7 +94,7 @@ def log(message: str, level: int = logging.INFO) -> None:
 
 
 def complain(message: str, *more: str) -> None:
-    """An error, on one line of standard error; `more`: where there are several, one below the other."""
+    """Print an error on one line of standard error, and each of `more` on a line below it."""
     if _LOGGER.handlers:
         _LOGGER.error("%s", " ".join((message, *more)))
         return
@@ -107,7 +105,7 @@ def complain(message: str, *more: str) -> None:
 
 
 def plain_table(*columns: str, left: int = 1) -> Table:
-    """A table without lines; the first `left` columns are text, the others numbers."""
+    """A table without borders; the first `left` columns are text, the others numbers."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for j, name in enumerate(columns):
         table.add_column(name, justify="left" if j < left else "right", overflow="fold")
@@ -115,9 +113,9 @@ def plain_table(*columns: str, left: int = 1) -> Table:
 
 
 def tell(*parts: RenderableType | cards.Table) -> None:
-    """Print sentences and tables of `copriv.display` in order, a table apart from what is around it.
+    """Print sentences and tables of `copriv.display` in order, with an empty line before and after each table.
 
-    An empty sentence is an empty line. Of a long table 20 rows are shown, and how many more there are is said.
+    An empty sentence gives an empty line. At most 20 rows of a table are shown, followed by the number of further ones.
     """
     console = out()
     last: RenderableType | cards.Table = ""
@@ -137,7 +135,7 @@ def tell(*parts: RenderableType | cards.Table) -> None:
 
 
 def answer(as_json: bool, document: dict[str, Any] | str, told: Iterable[RenderableType | cards.Table]) -> None:
-    """The result of a command: its document, or its sentences and tables, which are made only where they are shown."""
+    """Print the result of a command: its document as JSON, or else its sentences and tables, which are then made."""
     if as_json:
         typer.echo(document if isinstance(document, str) else json.dumps(document, indent=2))
     else:
@@ -146,7 +144,7 @@ def answer(as_json: bool, document: dict[str, Any] | str, told: Iterable[Rendera
 
 @contextmanager
 def waiting(title: str) -> Iterator[None]:
-    """A line that lives while something goes on of which nobody knows how long it takes: on a terminal, and only there."""
+    """Show a spinner on a terminal during work of unknown length."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     line = Progress(*columns, console=aside(soft_wrap=False), transient=True)
     line.add_task(title, total=None)
@@ -156,9 +154,9 @@ def waiting(title: str) -> Iterator[None]:
 
 @contextmanager
 def progress(title: str, patience: float = 0.5) -> Iterator[Callable[..., None]]:
-    """Reports (done, in all) on a bar, on a terminal, and only once `patience`, in seconds, has passed.
+    """Yield a function that reports (done, total) on a progress bar, which is shown on a terminal after `patience` seconds.
 
-    A third argument is what the bar is called from then on, where several things are done one after another.
+    An optional third argument renames the bar, for work in several stages.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     bar = Progress(*columns, TimeRemainingColumn(), console=aside(soft_wrap=False), transient=True)
@@ -166,7 +164,7 @@ def progress(title: str, patience: float = 0.5) -> Iterator[Callable[..., None]]
     if not bar.console.is_terminal:
         yield lambda done, total, title="": None
         return
-    # The first report may be long in coming, so a timer and not a report puts up the bar.
+    # A timer shows the bar, because the first report may take long.
     show = threading.Timer(patience, bar.start)
     show.daemon = True
     last = 0.0

@@ -1,4 +1,4 @@
-"""Work on the screen while it goes on: who has answered a learner's run, and what an owner has answered and spent."""
+"""Progress on the screen: the answers of each owner in a learner's run, and an owner's answers and spent budget."""
 
 import asyncio
 import sys
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class Following:
-    """Events as JSON lines in a file, and on a terminal a table of who has answered what.
+    """Writes events as JSON lines to a file, and shows a table of the owners' answers on a terminal.
 
-    A run is worth more than its picture: what cannot be shown or written is given up with a word, and the run goes on.
+    An error of the file or the terminal is logged and ends that output; the run continues.
     """
 
     def __init__(self, conductor: "Conductor", events: Path | None) -> None:
@@ -65,7 +65,7 @@ class Following:
     def _give_up_the_file(self) -> None:
         stream, self._stream = self._stream, None
         if stream is not None and stream is not sys.stderr:
-            with suppress(OSError):  # what was not written cannot be written on closing either
+            with suppress(OSError):  # closing fails where writing failed
                 stream.close()
 
     def _give_up_the_table(self) -> None:
@@ -95,9 +95,9 @@ _LOGGED = 10.0
 
 
 def owner_line(name: str, agreement: Agreement, totals: Totals, before: frozenset[str], idle: float) -> str:
-    """Answers of the run that began last, what all runs spent, and how long nothing was asked.
+    """Format the answers of the newest run, the budget spent over all runs, and the time since the last answer.
 
-    before: runs that were in the ledger when the process began; idle: seconds since the last answer.
+    before: runs in the ledger when the process began. idle: seconds since the last answer.
     """
     runs = [run for key, run in totals.runs.items() if key not in before] or list(totals.runs.values())[-1:]
     answered = runs[-1].answered if runs else 0
@@ -106,7 +106,7 @@ def owner_line(name: str, agreement: Agreement, totals: Totals, before: frozense
 
 
 async def beside(work: Awaitable[Any], name: str, agreement: Agreement, totals: Callable[[], Totals]) -> Any:
-    """Does an owner's work, and shows this line while it is done; a line that cannot be shown does not end the work."""
+    """Run an owner's work to its result, showing `owner_line` meanwhile; an error of the display does not end the work."""
 
     def count() -> int:
         return sum(run.charged + run.answered for run in totals().runs.values())

@@ -1,4 +1,4 @@
-"""What `--out DIR` leaves behind: tables, pictures and agreements, each file whole or not there at all."""
+"""Files of `--out DIR`: tables, pictures and agreements, each written atomically."""
 
 import csv
 import errno
@@ -19,7 +19,8 @@ from copriv.simulation import NOT_FOR_RELEASE, Simulation
 
 
 def series_csv(simulation: Simulation) -> str:
-    """k, p25, median, p75, mean: one line for each recorded iteration, every digit kept; and what kind of numbers it is."""
+    """CSV of a simulation: k, p25, median, p75 and mean of each recorded iteration, in full precision, and whether it may be
+    released."""
     columns = simulation.to_frame("series", backend="pyarrow").to_pydict()
     return csv_text({**columns, "release": [NOT_FOR_RELEASE] * len(columns["k"])})
 
@@ -42,7 +43,7 @@ def forecast_csv(outlook: Forecast) -> str:
 
 
 def csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
-    """Columns as the text of a CSV file, every digit kept."""
+    """Columns as the text of a CSV file, in full precision."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -51,13 +52,13 @@ def csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
 
 
 def replace_file(path: Path, content: bytes, mode: int = 0o666) -> Path:
-    """The whole content, under a name of its own first and then renamed over `path`.
+    """Write a file atomically: under a temporary name first, which is then renamed to `path`.
 
     Raises OSError where it cannot be written, and for a device or a pipe: renaming would put a file in its place.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(errno.EINVAL, "a device or a pipe, and no file", str(path))
-    # A name that nobody knows, and a file of its own: one that is there may be another account's, or open to others.
+    # An unpredictable name of a new file: an existing one may belong to another account, or be open in another process.
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with open(draft, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
@@ -69,14 +70,14 @@ def replace_file(path: Path, content: bytes, mode: int = 0o666) -> Path:
 
 
 def replace_own_file(path: Path, content: bytes) -> Path:
-    """As `replace_file`, for what is made from private records: at no moment may anybody else read it."""
+    """As `replace_file`, for content made from private records, which only this account may read at any time."""
     return replace_file(path, content, mode=0o600)
 
 
 def save(directory: Path, files: dict[str, bytes], write: Callable[[Path, bytes], Path] = replace_file) -> list[Path]:
-    """Write files into a directory, made where it is missing; a reader never sees half a file.
+    """Write files into a directory, which is made if missing; each file is written atomically.
 
-    Everything was computed before the first file is touched. Raises CoprivError where the directory cannot be written.
+    All contents are computed before the first file is written. Raises CoprivError where the directory cannot be written.
     """
     paths = []
     try:
@@ -91,7 +92,7 @@ def save(directory: Path, files: dict[str, bytes], write: Callable[[Path, bytes]
 def keep(
     directory: Path | None, files: Callable[[], dict[str, bytes]], write: Callable[[Path, bytes], Path] = replace_file
 ) -> None:
-    """What `--out DIR` asks for: made and written only where a directory is given, and each file named in the log."""
+    """Make and write the files of `--out DIR` if a directory is given, and log the path of each."""
     if directory is not None:
         for path in save(directory, files(), write):
             log(f"wrote {path}")
@@ -99,7 +100,7 @@ def keep(
 
 def simulation_files(simulation: Simulation, document: str, made_by: str) -> dict[str, bytes]:
     """The three files of a simulation; `document` is its JSON, `made_by` the command that the picture names."""
-    # matplotlib takes half a second to import, which only those who want a picture should wait for.
+    # matplotlib takes half a second to import.
     from copriv.pictures.simulation import psi_against_k
     from copriv.pictures.style import png
 

@@ -24,7 +24,7 @@ from copriv.losses import Logistic, Squared
 from copriv.terms import can_be_told_apart
 
 Ask = Callable[[str, str | None], str]
-"""Shows a question with its default (None: there is none), and gives back what was typed."""
+"""Show a question with its default (None without one), and return the typed text."""
 
 Say = Callable[[str], None]
 _T = TypeVar("_T")
@@ -50,7 +50,7 @@ _WITHOUT_PUBLIC_ROWS = _NOTES | dict[str, str](
 
 
 def taken(question: str, default: str | None) -> str:
-    """The answer where nobody can be asked. Raises UsageError where a question has no default."""
+    """The default answer, for use without a terminal. Raises UsageError for a question without a default."""
     if default is None:
         raise UsageError(f"{question}: has no usual answer; give it on a terminal")
     return default
@@ -60,11 +60,11 @@ def asked(
     ask: Ask, say: Say, table: Path | None = None, is_public: bool | None = None, *, found: Say | None = None,
     strata: str = "none",
 ) -> Agreement:  # fmt: skip
-    """The agreement that the answers make. Raises AgreementError where they contradict each other after all.
+    """Ask all questions and return the agreement. Raises AgreementError where the answers contradict each other.
 
-    table, is_public: where its columns are to be read from, and whether anybody may read that table; None: asked.
-    found: shows what was proposed of its columns, where that goes elsewhere. strata: the default for the column that names
-    owners. Raises DataError for a table that cannot be read.
+    table, is_public: the table whose columns are proposed, and whether anybody may read it; None: ask.
+    found: shows the proposed columns; `say` when None. strata: default for the column that names owners.
+    Raises DataError for a table that cannot be read.
     """
     steps = _Steps(ask, say, found or say, strata)
     say("Step by step to an agreement. Enter takes what stands in brackets; Ctrl-C leaves, and nothing is written.\n")
@@ -110,7 +110,7 @@ def asked(
 
 
 def written(agreement: Agreement) -> str:
-    """The file: what was said, and what it means at the line that says it."""
+    """The text of the agreement's file, with a comment on the meaning of each key."""
     document = agreement.model_dump(mode="python", exclude_none=True, exclude_unset=True, by_alias=True)
     notes = _WITHOUT_PUBLIC_ROWS if agreement.data.declared_only else _NOTES
     lines = ["# What all parties sign up to, before any private record is touched."]
@@ -119,7 +119,7 @@ def written(agreement: Agreement) -> str:
         lines += ["", head]
         for key, line in table.items():
             if (key == "horizon" and agreement.agreement.rule == "auto") or line == "ordered = []":
-                continue  # the plan's, and what follows from the categories: nobody said it
+                continue  # chosen by the plan, or implied by the categories
             lines.append(f"{line:<40}  # {notes[key]}" if key in notes else line)
     return "\n".join(lines) + "\n"
 
@@ -130,7 +130,7 @@ class _Steps:
     def __init__(self, ask: Ask, say: Say, found: Say, strata: str) -> None:
         self._ask, self._say, self._found, self._strata = ask, say, found, strata
         self.names: list[str] = []
-        """Of owners, where public rows name them."""
+        """Names of owners in the public rows, where a column has them."""
 
     def _until(self, question: str, default: str | None, read: Callable[[str], _T]) -> _T:
         while True:
@@ -143,7 +143,7 @@ class _Steps:
                 self._say(f"   {answer!r} is not a number")
 
     def one_of(self, question: str, known: tuple[str, ...], default: str) -> str:
-        """One of several words, or the beginning of one."""
+        """Ask for one of several words, or an unambiguous prefix of one."""
 
         def read(text: str) -> str:
             found = [one for one in known if one.startswith(text.lower())]
@@ -156,13 +156,13 @@ class _Steps:
         return self._until(f"{question} ({' / '.join(known)})", default, read)
 
     def own(self) -> tuple[dict[str, Any], str]:
-        """The columns of a table of one's own, and a loss that fits its target."""
+        """Ask for the columns of the user's own table; returns them and a loss that suits the target."""
         features = self._until("Columns that predict (names, with commas between)", None, _names)
         target = self._until("Column to predict", None, partial(_new, taken=features))
         return self._declared([Proposal(one) for one in (*features, target)], target)
 
     def from_table(self, path: Path | None, is_public: bool | None) -> tuple[dict[str, Any], str]:
-        """The same, of columns that a table has. Raises DataError for a path that is given and cannot be read."""
+        """As `own`, for the columns of a table in a file. Raises DataError where `path` cannot be read."""
         names = column_names(path) if path is not None else []
         if path is None:
             path, names = self._until(
@@ -188,7 +188,7 @@ class _Steps:
         return self._chosen(found, str(path))
 
     def _chosen(self, found: Sequence[Proposal], public: str) -> tuple[dict[str, Any], str]:
-        """Which of the columns that were found in public rows are taken, and how they are declared."""
+        """Ask which of the columns found in public rows to use, and how to declare them."""
         usable = [one for one in found if one.kind is not None]
         aims = [one.name for one in usable if one.predictable]
         if len(usable) < 2 or not aims:
@@ -220,7 +220,7 @@ class _Steps:
     def _declared(
         self, columns: Sequence[Proposal], target: str, public: str | None = None
     ) -> tuple[dict[str, Any], str]:
-        """Each asked for; with its proposal as the default, where there is one."""
+        """Ask for the declaration of each column, with its proposal as the default if there is one."""
         self._say(
             "   For every column, what may stand in it: from the meaning of the column, never by looking at private records."
         )
@@ -259,7 +259,7 @@ class _Steps:
         return data, Logistic.name if target in data.get("categories", {}) else Squared.name
 
     def person(self, data: dict[str, Any]) -> dict[str, Any]:
-        """What protects persons with several rows: the column that names them, and how many rows of one count."""
+        """Ask how persons with several rows are protected: the column that names them, and the rows of one that count."""
         self._say(
             "\n   May one person have several rows? Epsilon protects one row: with k rows of one person, it is k epsilon"
         )
@@ -278,7 +278,10 @@ class _Steps:
         return {"unit": column, "unit_records": rows}
 
     def owners(self, names: Sequence[str]) -> list[dict[str, Any]]:
-        """Each with its name, records and budget; those of the one before are the defaults. names: known from public rows."""
+        """Ask for name, records and budget of each owner, with those of the previous owner as defaults.
+
+        names: those in the public rows.
+        """
         owners: list[dict[str, Any]] = []
         before: dict[str, Any] = {"records": 3000, "epsilon": 1.0}
         for i in range(self._until("How many owners", str(len(names) or 3), partial(_whole, most=200))):
@@ -307,7 +310,7 @@ def _among(text: str, names: Sequence[str]) -> str:
 
 
 def _several(text: str, names: Sequence[str]) -> list[str]:
-    """Names with commas between; a name may itself have one where all are taken."""
+    """Parse comma-separated names; names that contain commas are accepted only as the whole default."""
     return list(names) if text == ", ".join(names) else [_among(name, names) for name in _names(text)]
 
 
@@ -335,7 +338,7 @@ def _budget(text: str) -> float:
 
 
 def said_of(column: Proposal, target: bool = False) -> str:
-    """The line of a column."""
+    """The one-line declaration of a column, as `read_column` parses it."""
     if target and column.classes:
         return ", ".join(column.classes)
     if column.kind == "bounds":
@@ -357,9 +360,10 @@ def _plain(value: object) -> str:
 
 
 def read_column(text: str, of: Proposal, target: bool) -> Proposal:
-    """The column that a line declares; the proposal itself where its own line is given back, whatever stands in its levels.
+    """Parse the declaration of a column; the proposal's own line returns the proposal, whatever characters its levels have.
 
-    target: it is to be predicted: a number, or two classes. Raises InvalidInput, or ValueError for what is no number.
+    target: whether the column is to be predicted, so that it is a number or has two classes. Raises InvalidInput, or ValueError
+    for text that is not a number.
     """
     if of.kind and text == said_of(of, target):
         return of

@@ -252,8 +252,9 @@ class OwnersLedger(MemoryLedger):
 
     def of_the_same_fit(self) -> "OwnersLedger":
         """A ledger for another agreement of the same fit, with what is left of the budget."""
-        ε, δ = self._epsilon - self.spent, self._delta - self.spent_delta
-        return OwnersLedger(self._shared, self._owner, ε, self._cap, δ, self._fit)
+        run = self._run
+        ε, δ = run.epsilon - run.spent, run.delta - run.spent_delta
+        return OwnersLedger(self._shared, self._owner, ε, run.cap, δ, self._fit)
 
     def charge(
         self,
@@ -264,7 +265,7 @@ class OwnersLedger(MemoryLedger):
         phase: PhaseBudget | None = None,
     ) -> None:
         # A charge that this ledger then refuses stays counted in the shared one: budget is lost, never privacy.
-        self._shared.pay(self._owner, self._to_pay((epsilon, delta), phase)[0], self._fit)
+        self._shared.pay(self._owner, self._run.to_pay(self._owner, (epsilon, delta), phase), self._fit)
         super().charge(identity, theta, epsilon, delta, phase)
 
 

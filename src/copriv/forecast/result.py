@@ -90,10 +90,10 @@ class Without(Shown):
     others: "Forecast | None"
     """The forecast for the remaining owners; None for a single one."""
 
-    @property
-    def verdict(self) -> str:
-        """Whether joining pays for those that stay, what changes for them, and what else their forecast says."""
-        return str(above("copriv.display.verdict:of_without")(self))
+    verdict = in_words(
+        "copriv.display.verdict:of_without",
+        "Whether joining pays for those that stay, what changes for them, and what else their forecast says.",
+    )
 
     def to_dict(self) -> dict[str, Any]:
         """As in the JSON contract, with the verdicts of the forecast for the remaining owners."""

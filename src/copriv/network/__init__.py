@@ -13,7 +13,8 @@
 | policy         | an owner's limits on the agreements that it answers under                                      |
 | agent          | the owner's process                                                                            |
 | learner        | the learner's process                                                                          |
-| masked_sum     | a sum of answers that nobody sees one by one, without I/O; `sum_messages`: over the network    |
+| masked_sum     | a sum of answers that nobody sees one by one, an owner's side; `sum_messages`: over the network |
+| sum_attempt    | the learner's side of one attempt at such a sum                                                |
 | run_state      | the learner's state machine, without I/O and clock; `turns`: which participants to ask         |
 | store          | the lines of a run, a chain of hashes, on the disk before the next query is sent               |
 | run            | the state of a run and its model after its lines, for the learner and for `verify`             |

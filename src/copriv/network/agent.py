@@ -116,7 +116,7 @@ class OwnerAgent:
     """One owner's side of the network, for one agreement.
 
     noise_ahead: draw the noise of the next answer while waiting for its query (`copriv.privacy.laplace`).
-    times: the slots at whose ends answers are sent (`copriv.privacy.release_time`); measured on this machine when None.
+    times: slots at the end of which answers are sent (`copriv.privacy.release_time`); measured on this machine when None.
     Raises what `Owner` and `Policy.check` raise, before the learner is dialled.
     """
 
@@ -154,7 +154,7 @@ class OwnerAgent:
         self._current: tuple[str, Ledger] | None = None
         """The name of the newest run, and its ledger."""
         self._owner: Owner | None = None
-        """Who answers in it; None before the terms of its phase are known."""
+        """The owner under the terms of the present phase; None before they are known."""
         self._begun: dict[tuple[str, int], Agreement] = {}
         """The terms of each run and phase that the learner signed."""
         self._sums: OwnersPart | None = None
@@ -167,7 +167,7 @@ class OwnerAgent:
         self._heads: dict[str, str] = {}
         """Head of the learner's record of the run by the identity of each answered query."""
         self.connected, self.answers, self.refusals = False, 0, 0
-        """Whether a run goes on with the learner, and the numbers of answers and of refusals since this was made."""
+        """Whether a session with the learner is open, and the numbers of answers and refusals since this object was made."""
         self._last_contact = self._last_answer = 0.0
         self._made = time.monotonic()
         self._count_signed = False
@@ -180,7 +180,7 @@ class OwnerAgent:
 
     @property
     def idle(self) -> float:
-        """Seconds since the last answer, or since this was made where there is none."""
+        """Seconds since the last answer, or since this object was made if there is none."""
         return time.monotonic() - (self._last_answer or self._made)
 
     async def serve(self) -> str:
@@ -316,7 +316,7 @@ class OwnerAgent:
             )
 
     def _ledger_of(self, run: str) -> Ledger:
-        """The ledger of a run, which becomes the present one; the owner of a single phase answers in it from here on."""
+        """Return the ledger of a run, which becomes the present one; without a pilot, the owner answers in it from now on."""
         if self._current is None or self._current[0] != run:
             self._runs += 1
             if self._runs > self._policy.most_runs:
@@ -339,9 +339,9 @@ class OwnerAgent:
             self._sums.answer_by(owner)
 
     def _begin(self, message: PhaseTerms, welcome: Welcome) -> None:
-        """Answer in a phase from here on, whose terms the learner chose.
+        """Begin a phase on the terms that the learner chose, and answer in it from now on.
 
-        Raises TermsRefused where they are not within what was agreed, not signed, or others than were signed before.
+        Raises TermsRefused for terms that are outside the agreed ranges, not signed, or different from those signed before.
         """
         k, agreed = message.phase, self._agreement
         if not self._agreement.has_pilot or not 1 <= k <= len(self._phases):
@@ -358,7 +358,7 @@ class OwnerAgent:
         if self._begun.setdefault((welcome.run, k), terms).fingerprint != terms.fingerprint:
             raise TermsRefused(f"the learner signed other terms of phase {k} before: it began on those, or not at all")
         if self._owner is not None and self._owner.fingerprint == terms.fingerprint:
-            return  # said again, of a phase that goes on: what was signed in an attempt at a sum stays known
+            return  # a repetition during the phase: the state of the present attempt at a sum is kept
         own, ledger = terms.terms_of(self._name), self._ledger_of(welcome.run)
         budget = PhaseBudget(k, Fraction(own.epsilon), terms.answers, Fraction(own.delta), terms.fingerprint)
         part = PhaseLedger(ledger, budget, agreed.fingerprint, Fraction(self._terms.delta), agreed.dropouts > 0)

@@ -17,7 +17,7 @@ from copriv.data.cells import MISSING
 from copriv.errors import CoprivError, InvalidInput
 from copriv.formatting.sanitize import printable, without_user
 from copriv.network.model import Model
-from copriv.network.portable import Portable, TextColumn
+from copriv.network.portable import Portable, TextColumn, needed
 
 TABLE_READ = 'pandas.read_csv("rows.csv", dtype=str)'
 """Call that reads a table for the pipeline, all as text. For ONNX add keep_default_na=False, which keeps NA as a text."""
@@ -35,18 +35,9 @@ def pipeline_of(model: Model) -> Any:
     return found.pipeline()
 
 
-def need_skops() -> Any:
-    """The module skops.io. Raises CoprivError without the extra [model], so that a run can check for it at its beginning."""
-    try:
-        import skops.io
-    except ImportError:
-        raise CoprivError("skops is not installed; pip install 'copriv[model]'") from None
-    return skops.io
-
-
 def save_skops(model: Model, path: str | Path) -> None:
-    """Write `pipeline_of` in the format of skops, which runs no code when it is read. Raises as `need_skops` does."""
-    need_skops().dump(pipeline_of(model), path, compression=ZIP_DEFLATED)
+    """Write `pipeline_of` in the format of skops, which runs no code when it is read. Raises CoprivError without [model]."""
+    needed("skops.io", "model").dump(pipeline_of(model), path, compression=ZIP_DEFLATED)
 
 
 def save_onnx(model: Model, path: str | Path) -> tuple[str, str]:
@@ -58,10 +49,7 @@ def save_onnx(model: Model, path: str | Path) -> tuple[str, str]:
     as a class; a text in a column of numbers that is no number stops the runtime. Raises CoprivError without the extra
     [onnx], and where the agreement declares no columns of its own.
     """
-    try:
-        import onnx
-    except ImportError:
-        raise CoprivError("onnx is not installed; pip install 'copriv[onnx]'") from None
+    onnx = needed("onnx", "onnx")
     found = Portable.of(model)
     if found is None:
         raise CoprivError(
@@ -86,11 +74,7 @@ def log_to_mlflow(model: Model, uri: str, experiment: str, file: str | Path, rep
             "mlflow: an owner made this model at home from its own records; it is not private and must not leave, so it "
             "is not logged. Give the common model, as copriv learner wrote it"
         )
-    try:
-        import mlflow
-        from mlflow.exceptions import MlflowException
-    except ImportError:
-        raise CoprivError("mlflow is not installed; pip install 'copriv[mlflow]'") from None
+    mlflow = needed("mlflow", "mlflow")
     logged_parameters, logged_metrics = parameters(model), metrics(model)
     try:
         client = mlflow.MlflowClient(tracking_uri=uri)
@@ -112,7 +96,7 @@ def log_to_mlflow(model: Model, uri: str, experiment: str, file: str | Path, rep
             for one in filter(None, (agreed, file, report)):
                 client.log_artifact(run, str(one))
         client.set_terminated(run, "FINISHED" if model.finished_run else "FAILED")
-    except (MlflowException, OSError) as error:
+    except (mlflow.exceptions.MlflowException, OSError) as error:
         shown = without_user(uri)
         why = printable(str(error).replace(uri, shown).strip(), 300)
         raise CoprivError(f"mlflow: cannot keep the run at {shown} ({why}); give another --mlflow") from None
@@ -203,7 +187,7 @@ class _Graph:
         if column.of_levels:
             same = self.double(self.node("Equal", cell, self.of([column.texts])))
             found = self.node("ReduceSum", same, self.of(np.array([1])), keepdims=1)
-            return self.node("Div", same, found)  # 0/0 for a text that is none of the levels
+            return self.node("Div", same, found)  # NaN (0/0) for a text that is not a level
         lacks = self.double(self.node("Equal", cell, self.of([sorted(MISSING)])))
         lacking = self.node("Greater", self.node("ReduceSum", lacks, self.of(np.array([1])), keepdims=1), self.of(0.0))
         cell = self.node("Where", lacking, self.of(column.missing or "nan"), cell)

@@ -15,7 +15,9 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what fails is said by an error; read when grpc is imported
+os.environ.setdefault(
+    "GRPC_VERBOSITY", "NONE"
+)  # failures raise errors here; the variable is read when grpc is imported
 import grpc
 
 from copriv.errors import Unreachable
@@ -229,7 +231,7 @@ def _needed(keys: Keys | None) -> Keys:
 
 
 def _of_certificate(context: Any, what: str) -> str:
-    """An entry of the other side's certificate; "" where there are none or several."""
+    """An entry of the other side's certificate; "" unless there is exactly one."""
     values = context.auth_context().get(what, [])
     if len(values) != 1:
         return ""

@@ -115,7 +115,7 @@ class Learner:
                 await self._flush(None)
 
     async def _follow_pilot(self) -> None:
-        """Decide by the pilot's answers what follows it; owners stay connected meanwhile."""
+        """Plan the run after the pilot from its answers, and begin it; owners stay connected meanwhile."""
         conductor, decide = self._conductor, self._decide
         assert decide is not None
         try:
@@ -126,7 +126,7 @@ class Learner:
             self._failure = error  # nothing more may be sent
             return
         except CoprivError as error:
-            conductor.stop(f"the run after the pilot is not planned: {error}")
+            conductor.end("stopped", f"the run after the pilot is not planned: {error}")
         await self._flush(None)
 
     async def _session(self, link: Link) -> None:

@@ -1,4 +1,4 @@
-"""An owner's side of the sum of answers in one round, of which the learner sees nothing else; without I/O.
+"""An owner's side of a sum of answers, of which the learner sees only the sum; without I/O.
 
     learner              each owner
     attempt and θ     →
@@ -9,9 +9,9 @@
                       ←  masked words                                 MaskedAnswers.masked
     adds up
 
-Where owners may be missing, the set has the keys of N − d owners or more, and each step goes on with what N − d have said:
+Where up to d owners may be missing, the set has the keys of N − d owners or more, and each step needs N − d messages:
 
-    whose are there   →
+    the survivors     →
                       ←  a signature of the set of survivors          MaskedAnswers.survivors
     the signatures    →
                       ←  its part of the mask of their sum, signed    MaskedAnswers.opened
@@ -21,8 +21,8 @@ Where owners may be missing, the set has the keys of N − d owners or more, and
 other answer, with the query.
 
 An owner masks only in a set that enough others signed, and once in an attempt: its ledger is charged under the attempt's
-identity before noise is drawn, and who asks again gets the masked words that the ledger holds. It signs one set of survivors in
-an attempt, and opens no other; since N > t + 2d, there are no two that N − d owners of a set signed. Where more owners drop
+identity before noise is drawn, and a repeated request gets the masked words in the ledger. It signs one set of survivors in
+an attempt, and opens no other; since N > t + 2d, no two sets are each signed by N − d owners. Where more owners drop
 out, the learner begins another attempt, which is another answer: masking the same noisy vector once more would let it subtract
 two sums.
 
@@ -103,21 +103,22 @@ def members(agreement: Agreement, owner: str, keys: Keys, certificates: Iterable
 
 @runtime_checkable
 class Summand(Protocol):
-    """What an owner does in a sum, such as `copriv.Owner`."""
+    """Protocol of an owner's part in a sum, which `copriv.Owner` implements."""
 
     ledger: Ledger
 
     def answer(self, query: Query, hide: Callable[[Float[Array, " halves"]], Float[Array, " halves"]]) -> Answer:
-        """Charge the ledger, compute the answer with fresh noise, pass it through `hide`, record and return what came out.
+        """Charge the ledger, compute the answer with fresh noise, pass it through `hide`, record and return the result.
 
-        An identity that is recorded gets what is recorded, and `hide` is not called. Raises QueryRefused or BudgetRefused.
+        For an identity with a recorded answer, that answer is returned and `hide` is not called.
+        Raises QueryRefused or BudgetRefused.
         """
 
 
 class MaskedAnswers:
     """An owner's side in one run: its part in each sum, at most once in each attempt.
 
-    owners: all owners whose answers are added up (`members`). dropouts: d, of whom may be missing.
+    owners: all owners whose answers are added up (`members`). dropouts: d, the number of them that may be missing.
     """
 
     def __init__(
@@ -132,15 +133,15 @@ class MaskedAnswers:
         self._agreed, self._name, self._keys, self._owners = (fingerprint, run), keys.name, keys, owners
         self.summand, self._dropouts, self._least = summand, dropouts, len(owners) - dropouts
         self._open: _Open | None = None
-        """The newest attempt, until all is said of it."""
+        """The newest attempt, while it is open."""
         self._replaced = set[str]()
-        """Identities of attempts in whose place another one was opened."""
+        """Identities of attempts that another one replaced."""
 
     def key(self, attempt: Attempt, theta: Float[Array, " p"]) -> SignedKey | Answer:
-        """Take part in an attempt, in place of any that is open: a new key, or what was masked in it already.
+        """Take part in an attempt, which replaces an open one; returns a new key, or the answer already masked in it.
 
-        Raises QueryRefused for an attempt of another run or point, or that another took the place of, and AnswerLost for one
-        that was charged and not answered.
+        Raises QueryRefused for an attempt of another run or point, or one that was replaced, and AnswerLost for one that was
+        charged and not answered.
         """
         if (attempt.fingerprint, attempt.run) != self._agreed or attempt.point != point_digest(theta):
             raise self._refused(attempt, "it is of another agreement, run or point")
@@ -188,8 +189,8 @@ class MaskedAnswers:
     def masked(self, attempt: Attempt, signatures: Iterable[SignedSet]) -> Answer:
         """This owner's vector, with noise and masks, once the owners have signed the set that this one signed.
 
-        Its numbers are words (`copriv.privacy.shared_noise.as_words`); where owners may be missing, those of
-        `MaskShares.masked`, and zeros up to 1 + d vectors.
+        Its numbers are words (`copriv.privacy.shared_noise.as_words`). Where owners may be missing, they are those of
+        `MaskShares.masked`, padded with zeros to 1 + d vectors.
 
         Raises QueryRefused, or BudgetRefused where the ledger refuses the charge: nothing leaves then.
         """
@@ -209,7 +210,7 @@ class MaskedAnswers:
         return self.summand.answer(Query(attempt.identity, attempt.fingerprint, self._name, opened.theta), hide)
 
     def survivors(self, attempt: Attempt, names: Sequence[str]) -> SignedSurvivors:
-        """Sign the owners whose vectors are there, and no other set of them afterwards. Raises QueryRefused."""
+        """Sign the set of owners whose vectors arrived, and no other set afterwards. Raises QueryRefused."""
         opened, chosen = self._opened(attempt), tuple(names)
         if opened.keys is None or chosen != tuple(name for name in opened.keys if name in chosen):
             raise self._refused(attempt, "its survivors are not owners of its keys, in their order")
@@ -244,7 +245,7 @@ class MaskedAnswers:
         content: bytes,
         what: str,
     ) -> None:
-        """Raise QueryRefused unless enough owners of the keys have signed the content, and nobody anything else."""
+        """Raise QueryRefused unless enough owners of the keys signed the content, and none signed anything else."""
         given = {one.owner: one.signature for one in signatures}
         if not given.keys() <= keys.keys() or len(given) < self._least:
             raise self._refused(attempt, f"not every owner has signed its {what}{self._but}")
@@ -277,7 +278,7 @@ class _Open:
     shares: MaskShares | None = None
     """Its mask, where owners may be missing."""
     survivors: tuple[str, ...] = ()
-    """Whose sum it opens, once it signed them."""
+    """The owners whose sum it opens, once it signed them."""
     part: OpenedMask | None = None
 
 

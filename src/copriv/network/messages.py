@@ -110,11 +110,11 @@ class Members:
 class PublicKeys:
     """Owner → learner: its public key of an attempt. Learner → owner: those of all owners, in the agreement's order.
 
-    Here and in what follows, "" stands for an owner that is missing.
+    Here and in the messages below, "" stands for a missing owner.
     """
 
     identity: str
-    """Of the query that began the attempt."""
+    """Identity of the query that began the attempt."""
     keys: Texts
     """Hex."""
     signatures: Texts
@@ -131,7 +131,7 @@ class SetSigned:
 
 @dataclass(frozen=True)
 class Survivors:
-    """Learner → owner: whose vectors are in a sum that owners may miss, first without signatures, then with everybody's.
+    """Learner → owner: the owners in a sum from which some may be missing, first without signatures, then with all of them.
 
     Owner → learner: the same with its own signature.
     """
@@ -148,13 +148,13 @@ class MaskOpened:
 
     identity: str
     words: Array
-    """As numbers (`copriv.privacy.shared_noise.as_numbers`)."""
+    """Words as float64 numbers (`copriv.privacy.shared_noise.as_numbers`)."""
     signature: str
 
 
 @dataclass(frozen=True)
 class PhaseTerms:
-    """Learner → owner: a phase begins, or goes on, with the terms that were chosen for it. Queries follow."""
+    """Learner → owner: the terms that were chosen for a phase, at its beginning and at each connection during it."""
 
     phase: int
     """From 1."""
@@ -224,7 +224,7 @@ class Closing:
     """At the end of a run. Learner → owner: request for the number of its answers. Owner → learner: that number, signed."""
 
     head: str
-    """The hash of the newest line of the learner's record, as of which the owner counts."""
+    """The hash of the newest line of the learner's record at the time of the count."""
     answered: int
     """The owner's count in the present phase; 0 in the learner's request."""
     signature: str = ""

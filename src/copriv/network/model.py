@@ -76,7 +76,7 @@ class Model(Shown):
 
     @classmethod
     def of(cls, document: Any) -> "Model":
-        """The model of a file's values (`read_document`). Raises InvalidInput for those of another file."""
+        """The model of a file's values (`read_document`). Raises InvalidInput for the values of another kind of file."""
         try:
             if not str(document["schema"]).startswith(_FORMAT.partition("/")[0]):
                 other = printable(str(document["schema"]), 60)
@@ -235,7 +235,7 @@ class Model(Shown):
 
 
 def estimator(loss: Loss, weights: Float[Array, " p"], intercept: float, classes: tuple[Any, Any] | None) -> Any:
-    """The scikit-learn estimator of a loss with these coefficients; `classes`: those of scores up to 0, and above 0."""
+    """A fitted scikit-learn estimator of a loss; `classes`: the classes of scores up to 0, and above 0."""
     from sklearn.linear_model import LinearRegression, LogisticRegression
     from sklearn.svm import LinearSVC
 

@@ -40,7 +40,7 @@ def own_model(
     budget because nothing is released. Raises AgreementError where owners answer more than once, InvalidInput for a run
     that does not verify or did not finish, DataError for a table that is not as agreed.
     """
-    RunStore.read(run).close()  # a run that is not there is said before its model
+    RunStore.read(run).close()  # reports a missing run before a missing model
     common = Model.load(model, unfinished)
     agreed, mechanism = common.agreement, common.agreement.mechanism
     if not isinstance(mechanism, OneAnswer):

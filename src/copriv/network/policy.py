@@ -33,7 +33,9 @@ from copriv.errors import AgreementError
 from copriv.formatting.sanitize import printable, reason
 from copriv.terms.explain import problems_of
 
-_Names = tuple[str, ...]
+_Names = Annotated[tuple[str, ...], Field(strict=False)]  # a list in TOML
+_Epsilon = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Delta = Annotated[float, Field(ge=0, lt=1)]
 _KNOWN = {
     "rules": [rule.name for rule in rules.ALL],
     "losses": [loss.name for loss in losses.ALL],
@@ -59,29 +61,22 @@ class Policy(BaseModel):
     losses: _Names = ()
     mechanisms: _Names = ()
     features: _Names = ()
-    highest_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    lifetime_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    highest_delta: Annotated[float, Field(ge=0, lt=1)] | None = None
-    lifetime_delta: Annotated[float, Field(ge=0, lt=1)] | None = None
+    highest_epsilon: _Epsilon | None = None
+    lifetime_epsilon: _Epsilon | None = None
+    highest_delta: _Delta | None = None
+    lifetime_delta: _Delta | None = None
     least_records: Annotated[int, Field(ge=1)] = 1
     most_runs: Annotated[int, Field(ge=1)] = 20
     hours: str | None = None
 
-    @field_validator("certificates", "agreements", "rules", "losses", "mechanisms", "features", mode="before")
-    @classmethod
-    def _lists(cls, value: Any) -> Any:
-        if value == []:
-            raise ValueError("an empty list would allow nothing; leave the key out to allow whatever is agreed")
-        if isinstance(value, list):
-            return tuple(value)
-        return value
-
-    @field_validator("certificates", "agreements", "rules", "losses", "mechanisms")
+    @field_validator("certificates", "agreements", "rules", "losses", "mechanisms", "features")
     @classmethod
     def _can_be_met(cls, value: _Names, field: Any) -> _Names:
-        """Refuse a name that no agreement or certificate can have, which would allow nothing."""
+        """Refuse an empty list, and a name that no agreement or certificate can have, which would allow nothing."""
+        if not value:
+            raise ValueError("an empty list would allow nothing; leave the key out to allow whatever is agreed")
         known = _KNOWN.get(field.field_name, [])
-        for name in value:
+        for name in () if field.field_name == "features" else value:
             if known and name not in known:
                 raise ValueError(f"{name!r} is not known; known are {', '.join(known)}")
             if not known and not re.fullmatch(_SHA256, name):

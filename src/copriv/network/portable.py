@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from importlib import import_module
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -117,10 +118,7 @@ class Portable:
         from sklearn.kernel_approximation import RBFSampler
         from sklearn.pipeline import Pipeline
 
-        try:
-            import pandas
-        except ImportError:
-            raise CoprivError("pandas is not installed; pip install 'copriv[model]'") from None
+        pandas = needed("pandas", "model")
         parts, rows, first = [], list[Array](), 0
         for column in self.columns:
             atoms = self.inner[first : first + len(column.features)]
@@ -145,6 +143,14 @@ class Portable:
         else:
             outer, offset = inner @ self.outer, offset + float(self.inner_offset @ self.outer)
         return Pipeline([*steps, ("model", estimator(self.loss, outer, offset, self.classes))])
+
+
+def needed(module: str, extra: str) -> Any:
+    """The module of an extra of copriv. Raises CoprivError where it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise CoprivError(f"{module.partition('.')[0]} is not installed; pip install 'copriv[{extra}]'") from None
 
 
 def _column(column: Column, scaling: Scaling) -> TextColumn:
@@ -216,7 +222,7 @@ def _as_pandas_reads(column: TextColumn) -> list[int]:
 
 
 def _transformers(column: TextColumn, known: Sequence[int]) -> list[tuple[str, Any, bool]]:
-    """Fitted transformers of a column, with their names and whether they are checks: first that of the atoms.
+    """Fitted transformers of a column, each with its name and whether it is a check; the first gives the atoms.
 
     A check gives NaN where a value is refused. known: indices of the texts that pandas distinguishes.
     """

@@ -4,9 +4,9 @@ The learner's process updates a `Run` with every line that it writes, and rebuil
 updates one with the lines that it checks; the record in a model's file is its summary (`Run.record`). Decisions are
 made in `run_state`, checks in `verify_lines`.
 
-A run under an agreement with a pilot is two phases in one file. Each begins with a line of its own, which the learner signs
-with the terms that were chosen for it; what is said here of the run is then of the phase that goes on, and `before` is the
-pilot, as it ended.
+A run under an agreement with a pilot has two phases in one file. Each begins with its own line, in which the learner signs the
+terms that were chosen for it. The attributes of a `Run` are then those of the present phase, and `before` is the finished
+pilot.
 
 `NoiseCheck` tells whether owners add the noise that they should, as far as answers tell, for a run in which all answer at one
 θ. In one round, let c be the median of the other owners' answers, in each coordinate, and a the owner's own. Then a − c is the
@@ -88,18 +88,18 @@ class Turn:
     opened: float = 0.0
     late: bool = False
     round: int = 1
-    """k, of the step that it is for."""
+    """k of its step."""
     names: tuple[str, ...] = ()
-    """Owners whose keys are in the set of a sum that owners are missing from, once that is known."""
+    """Owners whose keys are in the set of a sum, once it is known; only where owners may be missing."""
     survivors: tuple[str, ...] = ()
-    """Owners whose vectors are in it."""
+    """Owners whose vectors are in the sum."""
     parts: dict[str, Array] = field(default_factory=dict)
     """Owners' parts of the mask of the survivors' sum."""
 
 
 @dataclass(eq=False, slots=True)
 class Asked:
-    """A query of the run, and what became of it."""
+    """A query of the run, with its answer or refusal."""
 
     turn: int
     query: Query
@@ -121,9 +121,9 @@ class Party:
     lost: int = 0
     """Number of answers that it charged for and lost in a crash."""
     answered: int = 0
-    """Number of its answers by its own count, sent with each answer and at the end."""
+    """Number of its answers by its own count, which it sends with each answer and at the end."""
     counts: set[int] = field(default_factory=set)
-    """The numbers that it gave to its answers."""
+    """Numbers that it gave to the answers that arrived."""
     chain_head: str = ""
     out: str = ""
     """Why it will not answer again in this run; "" while it may."""
@@ -146,11 +146,6 @@ class Party:
         )
 
     @property
-    def lost_by_its_count(self) -> int:
-        """Number of answers that it lost, and not more than its own counts confirm."""
-        return min(self.lost, self.missing)
-
-    @property
     def missing(self) -> int:
         """Number of answers that it counted and that did not arrive."""
         return self.answered - len(self.counts)
@@ -167,11 +162,11 @@ class Run:
 
     def __init__(self, store: RunStore) -> None:
         self.agreed = store.agreement
-        """What all parties signed; `agreement` is that of the present phase."""
+        """The agreement that all parties signed; `agreement` has the terms of the present phase."""
         self.name, self._p = store.run, store.n_parameters
         self.head, self.talk, self.dictionary = START, "", ""
         self.began, self.ended = 0.0, 0.0
-        """Seconds since 1970: when it was last begun or resumed, and when it last ended."""
+        """Times at which it last began or resumed, and last ended, in seconds since 1970."""
         self.status: str | None = None
         """"finished" (see `complete`) or "stopped"; None while it is not over."""
         self.outcome: str | None = None
@@ -179,7 +174,7 @@ class Run:
         self.kept = ""
         """Why the rest of the budget was kept after the pilot; "" where it was not."""
         self.known: dict[str, Any] = {}
-        """What the learner says that the pilot told (`Decision.said`); empty before it was told."""
+        """Results of the pilot, as the learner states them (`Decision.said`); empty before that."""
         self.before: Run | None = None
         """The phase before this one, as it ended."""
         self.parties: dict[str, Party] = {}
@@ -239,7 +234,7 @@ class Run:
 
     @property
     def awaits_decision(self) -> bool:
-        """Whether the pilot is finished, and nobody has decided what follows it."""
+        """Whether the pilot is finished and the run after it is not decided yet."""
         return self.agreed.has_pilot and self.phase == 1 and self.status == "finished" and not self.kept
 
     @property
@@ -262,9 +257,13 @@ class Run:
         """The owners that `only_answers` are of: all, but for those that a sum is without."""
         return self.moved_by if self.agreement.summed else tuple(self.parties)
 
+    def in_phases(self, owner: str) -> list[Party]:
+        """The state of an owner in each phase."""
+        return [phase.parties[owner] for phase in self.phases]
+
     def answered(self, owner: str) -> int:
         """Number of an owner's answers in all phases, by its own count."""
-        return sum(phase.parties[owner].answered for phase in self.phases)
+        return sum(party.answered for party in self.in_phases(owner))
 
     def may_have_given(self, owner: str, before: int) -> bool:
         """Whether an owner can have given so many answers before the present phase."""
@@ -291,7 +290,7 @@ class Run:
         given, m = (len(party.counts) for party in self.parties.values()), self.agreement.answers
         if self.stepped >= self.agreement.queries:
             return True
-        # Answers to sums that did not come about moved nothing.
+        # Answers to abandoned sums did not move the model.
         return not self.agreement.summed and self.stepped > 0 and all(n >= m for n in given)
 
     def query(self, turn: Turn, owner: str, sequence: int, head: str, signature: str = "") -> Query:
@@ -400,19 +399,11 @@ class Run:
         """`run_totals` of this phase."""
         return run_totals(self.agreement, [party.answered for party in self.parties.values()], self.stepped)
 
-    @property
-    def terms_in_short(self) -> dict[str, Any]:
-        """Mechanism, fingerprint and most answers of this phase."""
-        agreement = self.agreement
-        return {
-            "mechanism": agreement.agreement.mechanism, "fingerprint": self._fingerprint, "most_answers": agreement.answers,
-        }  # fmt: skip
-
     def record(self, public: Any = None, forecast: Any = None) -> dict[str, Any]:
         """Summary of the run for the file of a model that is made after its newest line.
 
-        public: the model's fitness on the learner's public rows. forecast: what was expected of the run. Both are the
-        learner's claims, which do not follow from the run.
+        public: the model's fitness on the learner's public rows. forecast: the forecast of the run. Both are claims of the
+        learner, which do not follow from the run.
         """
         agreement, seconds, phases = self.agreement, round(self.ended - self.began, 3), self.phases
         each = [phase.totals for phase in phases]
@@ -425,7 +416,7 @@ class Run:
                 "delta": terms.delta,
                 "answers": self.answered(terms.name),
                 "most_answers": sum(phase.agreement.answers for phase in phases),
-                "lost": sum(phase.parties[terms.name].lost_by_its_count for phase in phases),
+                "lost": sum(min(one.lost, one.missing) for one in self.in_phases(terms.name)),  # as its counts confirm
                 "spent": sum(one["epsilon"][terms.name] for one in each),
                 "spent_delta": sum(one["delta"][terms.name] for one in each),
                 "noise_scale": totals["noise_scale"][terms.name],
@@ -439,8 +430,11 @@ class Run:
         seen: dict[str, Any] = {"aggregation": "sum", "colluding": agreement.colluding} if agreement.summed else {}
         seen |= {"dropouts": agreement.dropouts} if agreement.dropouts else {}
         if self.agreed.has_pilot:
-            told = zip(phases, each, strict=True)
-            seen["phases"] = [{"phase": one.phase, **one.terms_in_short, **of_it} for one, of_it in told]
+            seen["phases"] = [
+                {"phase": one.phase, "mechanism": one.agreement.agreement.mechanism,
+                 "fingerprint": one.agreement.fingerprint, "most_answers": one.agreement.answers, **of_it}
+                for one, of_it in zip(phases, each, strict=True)
+            ]  # fmt: skip
             seen |= {"agreed": self.agreed.fingerprint, "known": self.known, "kept": self.kept}
         return {
             "run": self.name,
@@ -501,7 +495,7 @@ class Trajectory:
             raise AgreementError(f"agreement.preconditioner: needs {p} rows of {p} numbers")
         self._state = self._rule.start(θ[None, :])
         self.vector: Float[Array, " answer"] = np.zeros(0)
-        """What the newest step was taken with: an answer, or a mean of several."""
+        """The answer, or mean of answers, of the newest step."""
         self._sums: list[tuple[tuple[str, ...], SharedNoise]] = []
         """Each participant's owners and their noise, where only sums of their answers are seen."""
         if agreement.summed:
@@ -515,7 +509,7 @@ class Trajectory:
                     f"be missing is longer than a message ({MAX_FRAME} bytes); allow fewer, or choose fewer components"
                 )
         self.noise_check: NoiseCheck | None = None
-        """Of an agreement that is robust against owners that lie; else None."""
+        """Check of the owners' noise, where the agreement is robust against owners that lie; else None."""
         if agreement.agreement.robust is not None:
             law, scales = agreement.mechanism.law(agreement), agreement.noise_scales()
             self.noise_check = NoiseCheck(law, scales)

@@ -57,8 +57,8 @@ from copriv.network.messages import (
 from copriv.network.model import Model
 from copriv.network.run import Asked, Run, Turn
 from copriv.network.store import RunStore, digest
-from copriv.network.sum_attempt import MASKED, OPENED, OVER, AnotherKey
-from copriv.network.sum_messages import Relay, Said
+from copriv.network.sum_attempt import MASKED, OPENED, OVER, AnotherKey, Said, SumAttempt
+from copriv.network.sum_messages import attempt_of
 from copriv.network.turns import Conduct, Turns
 from copriv.privacy.shared_noise import as_numbers
 from copriv.protocol import Answer, Query
@@ -70,13 +70,13 @@ _LONGEST_REASON = 300
 
 @dataclass(frozen=True)
 class Decision:
-    """What follows a pilot, by its answers."""
+    """The decision after a pilot: the terms of the run, or none."""
 
     chosen: Mapping[str, Any] | None
     """The terms of the run after it, by key (`Agreement.chosen_run`); None: the rest of the budget is kept."""
     reason: str
     said: Mapping[str, Any]
-    """What the pilot told, for the run's file: the learner's claim, which `copriv verify --public` computes again."""
+    """Results of the pilot for the run's file: a claim of the learner, which `copriv verify --public` recomputes."""
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,10 @@ class Conductor:
     """
 
     def __init__(self, store: RunStore, conduct: Conduct | None, now: float, keys: Keys, dictionary: str = "") -> None:
-        store.agreement.phases_in_numbers()  # what must be fixed before the first phase is
+        store.agreement.phases_in_numbers()  # raises where a term that must be fixed before the first phase is not
         self._keys, self.dictionary, self.store, self._conduct = keys, dictionary, store, conduct or Conduct()
         self.outcome: Outcome | None = None
-        """None while the run goes on."""
+        """How the run ended; None before."""
         self.closing: Closing | None = None
         """The request for signed counts that owners are sent when the run is over."""
         self.offer_interval = 0.0
@@ -138,25 +138,25 @@ class Conductor:
         self._turns = Turns(self.run, self.conduct, now, self._slots)
         self._outbox: list[tuple[str, Message]] = []
         self._introduced: set[str] = set()
-        """Owners that were told, on their connection, who the others are whose answers are added up with theirs."""
-        self._relays: dict[int, Relay] = {}
-        """By the number of an open turn, where answers are seen in sums only; not stored."""
+        """Owners that got the certificates of the other owners in their sum on the present connection."""
+        self._relays: dict[int, SumAttempt] = {}
+        """Attempts by the number of their open turn, where answers are seen in sums only; not stored."""
 
     def _begin_sums_anew(self) -> None:
-        """Abandon attempts of which another process knew the keys, without which owners cannot be missing from their sum."""
+        """Abandon open attempts, whose keys an earlier process of the learner received, where owners may be missing."""
         for turn in [*self.run.open.values()] * bool(self.agreement.dropouts):
             self._abandon(turn)
 
     @property
     def _how(self) -> dict[str, Any]:
-        """How the learner conducts the run, and its certificates, for the line with which a phase or a process begins."""
+        """Conduct of the run and the learner's certificates, for the first line of a phase or of a process."""
         return {
             "talk": self.talk, "stragglers": self.conduct.stragglers,
             "learner": self._keys.certificate.decode(), "authority": self._keys.authority.decode(),
         }  # fmt: skip
 
     def _begin(self, phase: int, terms: Agreement, **said: Any) -> None:
-        """Write the line with which a phase begins, on these terms, which it signs where they are of one of several."""
+        """Write the first line of a phase on these terms, signed if the agreement has several phases."""
         agreed, run = self.store.agreement, self.store.run
         if agreed.has_pilot:
             signature = self._keys.sign(phase_content(run, agreed.fingerprint, phase, terms.fingerprint))
@@ -167,9 +167,9 @@ class Conductor:
         )  # fmt: skip
 
     def follow(self, decision: Decision, now: float, here: Collection[str]) -> None:
-        """Go on with the run after the pilot, or keep the rest of the budget. here: owners that are connected.
+        """Begin the run after the pilot, or end with the rest of the budget kept. here: owners that are connected.
 
-        Raises AgreementError for terms that are not within what was agreed.
+        Raises AgreementError for terms outside the agreed ranges.
         """
         if decision.chosen is None:
             self.store.event("kept", reason=decision.reason, known=decision.said)
@@ -186,10 +186,6 @@ class Conductor:
                 self._outbox.append((name, self._phase_terms))
         self._advance()
 
-    def stop(self, reason: str) -> None:
-        """Stop the run, to be resumed once the reason is removed."""
-        self._end("stopped", reason)
-
     @property
     def _phase_terms(self) -> PhaseTerms:
         return PhaseTerms.of(self.run.phase, self.run.chosen, self.run.signature)
@@ -205,7 +201,7 @@ class Conductor:
         return self.run.stepped
 
     def idle(self, now: float) -> float:
-        """Seconds since the last answer, or since this process began where there is none."""
+        """Seconds since the last answer, or since this process began if there is none."""
         return now - self._turns.progress
 
     @property
@@ -252,7 +248,7 @@ class Conductor:
         for turn in self.run.open.values():
             relay = self._relays.get(turn.number)
             if relay is not None and owner not in relay.expected:
-                continue  # its attempt goes on without it
+                continue  # its attempt continues without it
             if owner in turn.waiting:
                 self._send(turn.waiting[owner])
                 turn.opened, turn.late = now, False
@@ -283,18 +279,16 @@ class Conductor:
             return True
         self._turns.now = now
         asked = self._find_query(answer.owner, answer.identity)
-        if asked.lost:
-            # The owner was asked again: accepting either answer would be a choice between them.
-            if not self.parties[answer.owner].barred:
-                self.store.event("contradicted", owner=answer.owner, identity=answer.identity)
-                self._exclude(answer.owner, f"answered query {answer.identity}, which it had lost", for_good=True)
-                self._advance()
-            return False
-        if asked.answer is not None:
-            if asked.answer.gradient.tobytes() != answer.gradient.tobytes():
+        if asked.lost or asked.answer is not None:
+            why = ""
+            if asked.answer is None and not self.parties[answer.owner].barred:
+                # The owner was asked again: accepting either answer would be a choice between them.
+                why = f"answered query {answer.identity}, which it had lost"
+            elif asked.answer is not None and asked.answer.gradient.tobytes() != answer.gradient.tobytes():
                 # The first answer counts, and no other of this owner is accepted.
-                self.store.event("contradicted", owner=answer.owner, identity=answer.identity)
                 why = f"gave two different answers to query {answer.identity}"
+            if why:
+                self.store.event("contradicted", owner=answer.owner, identity=answer.identity)
                 self._exclude(answer.owner, why, for_good=True)
                 self._advance()
             return False
@@ -361,10 +355,10 @@ class Conductor:
         return True
 
     def relayed(self, owner: str, message: Said, now: float) -> bool:
-        """An owner's part of a sum arrived that is not its answer; returns whether it was expected.
+        """An owner's part of a sum, other than its answer, arrived; returns whether it was expected.
 
-        An attempt goes on without an owner that cannot take part any more where one may be missing, and is abandoned otherwise;
-        an owner that gives what it did not sign is excluded. Raises InvalidInput for a message of no query of its owner.
+        If an owner cannot take part any more, the attempt continues without it where owners may be missing, and is abandoned
+        otherwise. An owner that sends an unsigned part is excluded. Raises InvalidInput for a message of no query of its owner.
         """
         asked, turn = self._find_query(owner, message.identity), self.run.open.get(self.run.participant_of[owner])
         if self.outcome is not None or turn is None or turn.number != asked.turn:
@@ -391,8 +385,8 @@ class Conductor:
         self._advance()
         return True
 
-    def _hear(self, turn: Turn, what: Callable[[Relay], object]) -> None:
-        """Let an attempt go on by what its relay hears, and pass on what follows."""
+    def _hear(self, turn: Turn, what: Callable[[SumAttempt], object]) -> None:
+        """Apply a change to an attempt, and send the messages of the steps that are then over."""
         relay = self._relay(turn)
         before = relay.step
         what(relay)
@@ -414,7 +408,7 @@ class Conductor:
             self._step(turn)
 
     def _go_on_without(self, *owners: str) -> bool:
-        """Let an open attempt of these owners go on without them; returns whether there is one that owners may miss."""
+        """Continue an open attempt without these owners; returns False without one, or where no owner may be missing."""
         turn = self.run.open.get(self.run.participant_of[owners[0]])
         if turn is None or not self.agreement.dropouts:
             return False
@@ -482,7 +476,7 @@ class Conductor:
         patience = self.conduct.patience + self._turns.slots(self.parties)
         if self.outcome is None and now - self._turns.progress >= patience:
             waited = f"no answer for {patience:.3g} s"
-            self._end("stopped", f"{waited}: waiting for {', '.join(self.waiting_for)}; resume when they are back")
+            self.end("stopped", f"{waited}: waiting for {', '.join(self.waiting_for)}; resume when they are back")
 
     def next_deadline(self) -> float:
         """The time at which `tick` has to be called, if no other event occurs before."""
@@ -505,18 +499,18 @@ class Conductor:
         if self.outcome is not None or self._ends_with_its_certificate():
             return
         if self.run.kept:
-            self._end("finished", self.run.kept)
+            self.end("finished", self.run.kept)
         elif self.stepped >= self._queries:
-            self._end("finished", f"all {self.stepped} queries are answered")
+            self.end("finished", f"all {self.stepped} queries are answered")
         elif not self.run.open and not any(self._turns.may_open(j) for j in range(len(self.run.members))):
             out = "; ".join(f"{name}: {party.out}" for name, party in self.parties.items() if party.out)
             so_far = f"after {self.stepped} of {self._queries} queries ({out})"
             if self.agreement.summed and any(party.answered >= self._m for party in self.parties.values()):
                 so_far += "; the answers that were kept for further attempts at a sum are used up"
             if self.run.complete:
-                self._end("finished", f"every owner gave all its answers, {so_far}")
+                self.end("finished", f"every owner gave all its answers, {so_far}")
             else:
-                self._end("stopped", f"no owner can be asked any more, {so_far}{self._after_a_lost_pilot()}")
+                self.end("stopped", f"no owner can be asked any more, {so_far}{self._after_a_lost_pilot()}")
         elif self.held:
             self._turns.progress = self._turns.now  # the time of a pause does not count as waiting
         elif self.talk == "choose":
@@ -530,7 +524,7 @@ class Conductor:
             self._outbox += [(name, Offer(self.run.opened + 1)) for name in sorted(offered)]
 
     def _after_a_lost_pilot(self) -> str:
-        """What to do where an owner lost its one answer of a pilot, which it cannot give again; "" where none did."""
+        """Advice for a pilot in which an owner lost its one answer, which cannot be given again; "" otherwise."""
         lost = ", ".join(name for name, party in self.parties.items() if party.lost)
         if not lost or not self.run.agreed.has_pilot or self.run.phase > 1:
             return ""
@@ -543,7 +537,7 @@ class Conductor:
         """Stop the run if the learner's certificate has expired, as later signatures would not verify; returns whether so."""
         if not self._has_expired():
             return False
-        self._end("stopped", "the learner's certificate is not valid any more; resume with a new one")
+        self.end("stopped", "the learner's certificate is not valid any more; resume with a new one")
         return True
 
     def _has_expired(self) -> bool:
@@ -577,7 +571,7 @@ class Conductor:
         self._send(query)
 
     def _ask_again(self, turn: Turn, owner: str) -> None:
-        """Ask for an answer that was lost under another identity; of a sum, all owners in another attempt, or none."""
+        """Ask again for a lost answer under another identity; a sum needs a new attempt, or continues without the owner."""
         if self.agreement.summed:
             if not self._go_on_without(owner):
                 self._abandon(turn)
@@ -592,14 +586,14 @@ class Conductor:
             self._outbox.append((owner, Members(tuple(self.parties[name].certificate for name in together))))
         self._outbox.append((owner, query))
 
-    def _relay(self, turn: Turn) -> Relay:
+    def _relay(self, turn: Turn) -> SumAttempt:
         if turn.number not in self._relays:
             together = self.run.members[turn.participant]
-            query = self.run.query(turn, together[0], 0, "")
+            query = cast(SumQuery, self.run.query(turn, together[0], 0, ""))
             owners = {name: self._keys.certified(self.parties[name].certificate) for name in together}
             away = [name for name in together if name not in turn.waiting and self.agreement.dropouts]
-            relay = Relay(cast(SumQuery, query), self.store.run, owners, self.agreement.dropouts, away)
-            self._relays[turn.number] = relay
+            attempt = attempt_of(query, self.store.run)
+            self._relays[turn.number] = SumAttempt(attempt, owners, self.agreement.dropouts, away)
         return self._relays[turn.number]
 
     def _abandon_if_broken(self, turn: Turn) -> None:
@@ -693,7 +687,8 @@ class Conductor:
             return "the certificate of its owner is not valid any more"
         return ""
 
-    def _end(self, status: Literal["finished", "stopped"], reason: str) -> None:
+    def end(self, status: Literal["finished", "stopped"], reason: str) -> None:
+        """End the run; one that is stopped can be resumed once the reason is removed."""
         self.outcome = Outcome(status, reason)
         self.store.event(status, reason=reason)
         self.closing = Closing(self.store.head, 0)

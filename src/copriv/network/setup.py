@@ -47,6 +47,7 @@ from copriv.network.keys import (
     CERTIFICATE,
     Certified,
     KeysRefused,
+    Role,
     certify,
     issue,
     key_fingerprint,
@@ -109,37 +110,34 @@ def make_consortium(
         loss.check_target(sample.records.target)
         dictionary = sample.preparation.dictionary
     agreed = _with_numbers(agreement, sample, loss)
+    authority = folder / "authority"
+
+    def make_party(name: str, place: str, role: Role) -> None:
+        if name in own_keys:
+            certify(authority, folder / place, name, own_keys[name], role, days)
+        else:
+            issue(authority, folder / place, name, role, days)
+
     folder.mkdir(parents=True, exist_ok=True)
-    make_authority(folder / "authority", agreement.agreement.name, days)
-    own = own_keys.pop(LEARNER, None)
-    if own is None:
-        issue(folder / "authority", folder / LEARNER, LEARNER, "learner", days)
-    else:
-        certify(folder / "authority", folder / LEARNER, LEARNER, own, "learner", days)
+    make_authority(authority, agreement.agreement.name, days)
+    make_party(LEARNER, LEARNER, "learner")
     if sample is not None:
         pyarrow.parquet.write_table(sample.table.to_arrow(), folder / LEARNER / PUBLIC)
     learner = Certified.by(
         (folder / LEARNER / AUTHORITY).read_bytes(), (folder / LEARNER / CERTIFICATE).read_text(encoding="ascii")
     )
-    if own_keys or own is not None:
+    if own_keys:
+        named = {name: {"key": key_fingerprint(key)} for name, key in own_keys.items()}
         owners: list[dict[str, Any]] = []
         for table in agreed.owner_tables:
-            if not own_keys.keys() & set(table.names()):
-                owners.append(table.model_dump(exclude_none=True))
-                continue
-            for one in table.each():
-                owners.append(one.model_dump(exclude_none=True))
-                if one.name in own_keys:
-                    owners[-1]["key"] = key_fingerprint(own_keys[one.name])
+            each = table.each() if named.keys() & set(table.names()) else [table]
+            owners += [one.model_dump(exclude_none=True) | named.get(one.name, {}) for one in each]
         agreed = agreed.replace(agreement={"learner_key": learner.key_fingerprint}, owner=owners)
     texts = {folder / AGREEMENT: agreed.to_toml()}
     if dictionary is not None:
         texts[folder / DICTIONARY] = dictionary.to_json() + "\n"
     for owner, name in zip(agreed.owner, names, strict=True):
-        if owner.name in own_keys:
-            certify(folder / "authority", folder / name, owner.name, own_keys[owner.name], days=days)
-        else:
-            issue(folder / "authority", folder / name, owner.name, "owner", days)
+        make_party(owner.name, name, "owner")
         texts[folder / name / POLICY] = _policy(agreed, owner, learner.fingerprint)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")

@@ -1,10 +1,10 @@
-"""The learner's side of one attempt at a sum: what it takes of the owners, and when it goes on to the next step.
+"""The learner's side of one attempt at a sum: what it hears and passes on, and when it goes on to the next step.
 
-Each step is over once every owner that is expected to has said its part: all owners, or once there is a set of keys, those
-whose keys are in it, without those that were lost. Up to d owners may be; with more the attempt is `broken`.
+A step is over once every expected owner has sent its part. Expected are all owners, and after the step of keys those whose keys
+are in the set, in both cases without lost owners. Up to d owners may be lost; with more the attempt is `broken`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from copriv.errors import QueryRefused
@@ -19,21 +19,27 @@ from copriv.network.masked_sum import (
     _survivors_content,
     opened_content,
 )
+from copriv.network.messages import MaskOpened, PublicKeys, SetSigned, SumQuery, Survivors
 from copriv.privacy.masks import Attempt, is_key
+from copriv.privacy.shared_noise import as_words
 
 Part: TypeAlias = SignedKey | SignedSet | SignedSurvivors | OpenedMask
 KEY, SET, MASKED, SURVIVORS, OPENED, OVER = range(6)
 STEP_OF: Final[dict[type, int]] = {SignedKey: KEY, SignedSet: SET, SignedSurvivors: SURVIVORS, OpenedMask: OPENED}
+Asked: TypeAlias = SumQuery | PublicKeys | SetSigned | Survivors
+"""A message from the learner in an attempt."""
+Said: TypeAlias = PublicKeys | SetSigned | Survivors | MaskOpened
+"""A message from an owner in an attempt, other than its answer."""
 
 
 class AnotherKey(QueryRefused):
-    """An owner gave a second key of an attempt, as one does that was started again: it cannot take part any more."""
+    """An owner sent a second key for an attempt, because it was restarted: it cannot take part any more."""
 
 
 class SumAttempt:
-    """One attempt, whatever the order in which the owners' messages arrive.
+    """One attempt; the owners' messages may arrive in any order.
 
-    owners: all whose answers are added up. dropouts: d. lost: owners that are not asked.
+    owners: all owners whose answers are added up. dropouts: d. lost: owners that are not asked.
     """
 
     def __init__(
@@ -46,10 +52,10 @@ class SumAttempt:
         """The step that owners are at."""
 
     def take(self, message: Part) -> None:
-        """Take an owner's part of a step, which is the present one, or was given before.
+        """Accept an owner's part of the present step; parts of earlier steps are only checked.
 
-        Raises AnotherKey where it gave another key before, and QueryRefused for what it did not sign for this attempt, and for
-        what comes before its time.
+        Raises AnotherKey for a second, different key of an owner, and QueryRefused for a part of a later step, or one that its
+        owner did not sign for this attempt.
         """
         step, owner = STEP_OF[type(message)], self._owners.get(message.owner)
         if step > self.step:
@@ -65,8 +71,37 @@ class SumAttempt:
             self._given[step][message.owner] = message
             self._go_on()
 
+    def hear(self, owner: str, message: Said) -> Asked | None:
+        """Accept an owner's message; returns the message to send it again if the step of its message was over already.
+
+        An owner repeats its message after its connection broke, and then needs the message that the others got meanwhile.
+        """
+        part, step = _part_of(owner, message), self.step
+        self.take(part)
+        again = STEP_OF[type(part)] < step and owner in self.expected
+        return self.passed_on(STEP_OF[type(part)]) if again else None
+
+    def passed_on(self, step: int) -> Asked | None:
+        """The message to all owners once this step is over; None after the others."""
+        identity = self._attempt.identity
+        match step:
+            case 0:  # KEY
+                return PublicKeys(identity, self._texts(KEY, lambda one: one.key.hex()), self._texts(KEY))
+            case 1:  # SET
+                return SetSigned(identity, self._texts(SET))
+            case 2:  # MASKED
+                return Survivors(identity, self.survivors, ())
+            case 3:  # SURVIVORS
+                return Survivors(identity, self.survivors, self._texts(SURVIVORS))
+        return None
+
+    def _texts(self, step: int, of: Callable[[Any], str] = lambda part: str(part.signature)) -> tuple[str, ...]:
+        """One text for each owner, in the agreement's order; "" for an owner without a part."""
+        said = {part.owner: of(part) for part in self.said(step)}
+        return tuple(said.get(name, "") for name in self._owners)
+
     def masked(self, owner: str) -> None:
-        """An owner's vector is there."""
+        """Note that an owner's vector arrived."""
         if self.step == MASKED and owner in self.expected:
             self._given[MASKED][owner] = owner
             self._go_on()
@@ -89,7 +124,7 @@ class SumAttempt:
 
     @property
     def silent(self) -> tuple[str, ...]:
-        """Owners that have not said their part of the present step."""
+        """Expected owners whose part of the present step is missing."""
         return () if self.step == OVER else tuple(name for name in self.expected if name not in self._given[self.step])
 
     @property
@@ -99,7 +134,7 @@ class SumAttempt:
 
     @property
     def lacks_keys(self) -> bool:
-        """Whether some owners have given a key, and others not."""
+        """Whether some owners, but not all, sent their keys."""
         return self.step == KEY and bool(self._given[KEY])
 
     @property
@@ -113,7 +148,7 @@ class SumAttempt:
         return self._ordered(MASKED) if self.step > MASKED else ()
 
     def said(self, step: int) -> tuple[Any, ...]:
-        """What was said in a step that is over, in the owners' order."""
+        """The parts of a step that is over, in the owners' order; empty before."""
         return tuple(self._given[step][name] for name in self._ordered(step)) if step < self.step else ()
 
     def _ordered(self, step: int) -> tuple[str, ...]:
@@ -124,7 +159,7 @@ class SumAttempt:
             self.step += 1
 
     def _content(self, message: Part) -> bytes:
-        """What the owner of this message signs."""
+        """Content that the owner of this part signs."""
         keys = {one.owner: one.key for one in self.said(KEY)}
         match message:
             case SignedKey():
@@ -140,3 +175,27 @@ class SumAttempt:
         return QueryRefused(
             f"{message.owner} is not heard in attempt {attempt.attempt} at round {attempt.round}: {why}"
         )
+
+
+def _part_of(owner: str, message: Said) -> Part:
+    """An owner's part of a step, from its message."""
+    match message:
+        case PublicKeys():
+            return SignedKey(owner, bytes_of(_only(message.keys)), _only(message.signatures))
+        case SetSigned():
+            return SignedSet(owner, _only(message.signatures))
+        case Survivors():
+            return SignedSurvivors(owner, _only(message.signatures))
+    return OpenedMask(owner, as_words(message.words), message.signature)
+
+
+def _only(texts: tuple[str, ...]) -> str:
+    return texts[0] if len(texts) == 1 else ""
+
+
+def bytes_of(key: str) -> bytes:
+    """Bytes of a key in hex; empty for other text, which no owner signed."""
+    try:
+        return bytes.fromhex(key)
+    except ValueError:
+        return b""

@@ -1,4 +1,4 @@
-"""The messages of a sum: an owner's replies in one run, and what the learner relays in one attempt.
+"""Messages of a sum, and an owner's replies to them in one run; `sum_attempt` has the learner's side.
 
     learner                          owner
     Members                       →                       once on a connection
@@ -16,35 +16,21 @@ and where owners may be missing
     Survivors: all signatures     →
                                   ←  MaskOpened
 
-The protocol is that of `masked_sum`. An owner that has answered the query gives its answer at once, as its ledger holds it.
+The protocol is that of `masked_sum`. An owner that has answered the query already sends the answer in its ledger at once.
 Keys and signatures stand in the agreement's order of owners; for one that is missing, there is "".
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterable
 
 from copriv.agreement import Agreement
 from copriv.errors import QueryRefused
-from copriv.network.keys import Certified, Keys
-from copriv.network.masked_sum import (
-    MaskedAnswers,
-    OpenedMask,
-    SignedKey,
-    SignedSet,
-    SignedSurvivors,
-    Summand,
-    members,
-)
+from copriv.network.keys import Keys
+from copriv.network.masked_sum import MaskedAnswers, SignedKey, SignedSet, SignedSurvivors, Summand, members
 from copriv.network.messages import MaskOpened, Members, PublicKeys, SetSigned, SumQuery, Survivors
-from copriv.network.sum_attempt import KEY, SET, STEP_OF, SURVIVORS, Part, SumAttempt
+from copriv.network.sum_attempt import Asked, Said, bytes_of
 from copriv.privacy.masks import Attempt, point_digest
-from copriv.privacy.shared_noise import as_numbers, as_words
+from copriv.privacy.shared_noise import as_numbers
 from copriv.protocol import Answer
-
-Asked: TypeAlias = SumQuery | PublicKeys | SetSigned | Survivors
-"""What a learner asks an owner in an attempt."""
-Said: TypeAlias = PublicKeys | SetSigned | Survivors | MaskOpened
-"""What an owner says, but for its answer."""
 
 
 def attempt_of(query: SumQuery, run: str) -> Attempt:
@@ -60,7 +46,7 @@ class OwnersPart:
         self._owners: tuple[str, ...] = ()
         self._masked: MaskedAnswers | None = None
         self.query: SumQuery | None = None
-        """The newest one that was signed by the learner."""
+        """The newest query that the learner signed."""
 
     def answer_by(self, summand: Summand) -> None:
         """Answer by this one from here on."""
@@ -102,7 +88,7 @@ class OwnersPart:
                     raise self._refused(message, "it has not a signature of each key")
                 signed = dict(self._by_owner(message, message.signatures))
                 keys = [
-                    SignedKey(name, _bytes_of(key), signed[name]) for name, key in self._by_owner(message, message.keys)
+                    SignedKey(name, bytes_of(key), signed[name]) for name, key in self._by_owner(message, message.keys)
                 ]
                 return SetSigned(identity, (masked.sign(attempt, keys).signature,))
             case SetSigned():
@@ -114,73 +100,10 @@ class OwnersPart:
         return MaskOpened(identity, as_numbers(part.words), part.signature)
 
     def _by_owner(self, message: Asked, texts: tuple[str, ...]) -> Iterable[tuple[str, str]]:
-        """The texts that are not missing, with their owners."""
+        """Pairs (owner, text), without owners that are missing."""
         if len(texts) != len(self._owners):
             raise self._refused(message, "it has not a place for each owner")
         return [(name, text) for name, text in zip(self._owners, texts, strict=True) if text]
 
     def _refused(self, message: Asked, why: str) -> QueryRefused:
         return QueryRefused(f"{self._keys.name} refused a message of query {message.identity[:200]!r}: {why}")
-
-
-class Relay(SumAttempt):
-    """What the learner hears and passes on in one attempt. It raises QueryRefused as `SumAttempt` does."""
-
-    def __init__(
-        self, query: SumQuery, run: str, owners: Mapping[str, Certified], dropouts: int = 0, lost: Iterable[str] = ()
-    ) -> None:
-        super().__init__(attempt_of(query, run), owners, dropouts, lost)
-        self._identity = query.identity
-
-    def hear(self, owner: str, message: Said) -> Asked | None:
-        """Take an owner's message. Returns what the owner is to be sent again, where the step of its message was over before.
-
-        An owner whose connection broke sends again what it sent, and gets again what the others got.
-        """
-        part, step = _part_of(owner, message), self.step
-        self.take(part)
-        again = STEP_OF[type(part)] < step and owner in self.expected
-        return self.passed_on(STEP_OF[type(part)]) if again else None
-
-    def passed_on(self, step: int) -> Asked | None:
-        """What owners are sent once this step is over."""
-        match step:
-            case 0:  # KEY
-                keys = self._texts(KEY, lambda one: one.key.hex())
-                return PublicKeys(self._identity, keys, self._texts(KEY))
-            case 1:  # SET
-                return SetSigned(self._identity, self._texts(SET))
-            case 2:  # MASKED
-                return Survivors(self._identity, self.survivors, ())
-            case 3:  # SURVIVORS
-                return Survivors(self._identity, self.survivors, self._texts(SURVIVORS))
-        return None
-
-    def _texts(self, step: int, of: Callable[[Any], str] = lambda part: str(part.signature)) -> tuple[str, ...]:
-        """A text of each owner in its place."""
-        said = {part.owner: of(part) for part in self.said(step)}
-        return tuple(said.get(name, "") for name in self._owners)
-
-
-def _part_of(owner: str, message: Said) -> Part:
-    """An owner's part of a step, from its message."""
-    match message:
-        case PublicKeys():
-            return SignedKey(owner, _bytes_of(_only(message.keys)), _only(message.signatures))
-        case SetSigned():
-            return SignedSet(owner, _only(message.signatures))
-        case Survivors():
-            return SignedSurvivors(owner, _only(message.signatures))
-    return OpenedMask(owner, as_words(message.words), message.signature)
-
-
-def _only(texts: tuple[str, ...]) -> str:
-    return texts[0] if len(texts) == 1 else ""
-
-
-def _bytes_of(key: str) -> bytes:
-    """A key's bytes; none where it is not hex, which nobody has signed."""
-    try:
-        return bytes.fromhex(key)
-    except ValueError:
-        return b""

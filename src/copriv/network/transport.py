@@ -112,9 +112,9 @@ class Clock:
 
 
 class RateLimit:
-    """Token bucket for what an owner sends without being asked: `at_once` tokens, refilled at `per_second`.
+    """Token bucket for unsolicited messages of an owner: `at_once` tokens, refilled at `per_second`.
 
-    No session is closed for exceeding it. It is read more slowly, so that flow control slows down its sender alone.
+    A session that exceeds it is not closed but read more slowly, so that flow control slows down that owner alone.
     """
 
     def __init__(self, at_once: float, per_second: float) -> None:

@@ -43,7 +43,7 @@ class Conduct:
             count("at_once", self.at_once)
 
     def under(self, agreement: Agreement) -> "Conduct":
-        """The same with `talk` settled. Raises AgreementError where it cannot be kept under the agreement."""
+        """A copy with `talk` set. Raises AgreementError where these settings contradict the agreement."""
         agreed = agreement.agreement.agreed_talk
         if agreed is not None and self.talk not in (None, agreed):
             raise AgreementError(f'agreement.schedule: is "{agreed}", and the learner was told "{self.talk}" (--talk)')
@@ -75,7 +75,7 @@ class Turns:
             turn.opened = now
 
     def slots(self, owners: Iterable[str]) -> float:
-        """Seconds that an answer of these owners may take by the slots that they told."""
+        """Longest time of an answer of these owners, in seconds, by the slots that they stated."""
         return SLOTS * max((self._slots.get(owner, 0.0) for owner in owners), default=0.0)
 
     def left(self) -> int:
@@ -117,7 +117,7 @@ class Turns:
 
     def _begun(self) -> bool:
         """Whether the first turn may be opened, or has been."""
-        # Of owners that may be missing from a sum the certificates are needed all the same.
+        # The certificates of all owners are needed, also of those that may be missing from a sum.
         if self._run.opened > 0 or (self._conduct.begin == "any" and not self._run.agreement.dropouts):
             return True
         return all(party.there or party.out for party in self._run.parties.values())

@@ -60,7 +60,7 @@ class Verdict(Shown):
     rounding: float
     """Largest relative difference between a θ in the file and that of the replay."""
     run_state: Run
-    """Its state after the last line, with that of a pilot before it."""
+    """State of the run after the last line; `run_state.before` is that of a pilot."""
     problems: tuple[Problem, ...]
     record: dict[str, Any]
     """The record in the model's file; empty without a file, and where there are problems."""
@@ -117,10 +117,8 @@ def verify_run(
             lines=check.lines,
             head=run.head,
             stepped=run.stepped,
-            answers={name: sum(len(phase.parties[name].counts) for phase in run.phases) for name in run.parties},
-            missing={
-                name: n for name in run.parties if (n := sum(phase.parties[name].missing for phase in run.phases))
-            },
+            answers={name: sum(len(party.counts) for party in run.in_phases(name)) for name in run.parties},
+            missing={name: n for name in run.parties if (n := sum(party.missing for party in run.in_phases(name)))},
             not_closed=tuple(name for name, party in run.parties.items() if not party.closed),
             authority=fingerprint,
             outcome=run.status or "",

@@ -42,7 +42,7 @@ _SIGNED = ("query", "answer", "opened", "certified", "continued", "closed", "mod
 _UNREADABLE = (
     CoprivError, LookupError, AttributeError, TypeError, ValueError, ArithmeticError, OSError, RecursionError, MemoryError,
 )  # fmt: skip
-"""Errors that the content of a line can raise where it is not what a learner writes."""
+"""Errors that reading the content of a line can raise, for content that no learner writes."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class LineCheck:
 
     @property
     def _agreement(self) -> Agreement:
-        """That of the present phase."""
+        """The agreement of the present phase."""
         return self.run.agreement
 
     def to_the_end(self) -> bool:
@@ -236,7 +236,7 @@ class LineCheck:
     def _check_answers_used(self, _: Event | None = None, but: int | None = None) -> None:
         """A turn that all its owners answered must be used at once, so that the learner cannot choose among answers."""
         for turn in self.run.open.values():
-            used_by = turn.answers if not self._agreement.dropouts else turn.parts  # without which nobody knows the sum
+            used_by = turn.answers if not self._agreement.dropouts else turn.parts  # without them the sum is not known
             if turn.number != but and len(used_by) >= self._fewest(turn):
                 raise _LineWrong(f"turn {turn.number} was answered by all that it asked, and its answers were not used")
 
@@ -300,7 +300,7 @@ class LineCheck:
         _require(next_one, f"step {said['k']} is not the next one, or one more than was agreed on")
 
     def _fewest(self, turn: Turn) -> int:
-        """Owners that a turn's sum has, and that open its mask."""
+        """Least number of owners in a turn's sum, and of owners that open its mask."""
         return len(self.run.members[turn.participant]) - self._agreement.dropouts
 
     def _survivors(self, line: Event) -> None:
@@ -394,7 +394,7 @@ class LineCheck:
         "closed": (_closed, None),
         "model": (_model_signed, None),
     }
-    """By kind of line: the checks before and after the run takes it."""
+    """Checks of a line before and after the run takes it, by kind of line."""
 
     def wrong(self, line: int | None, what: str) -> None:
         """Report a problem."""

@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import CoprivError, InvalidInput
-from copriv.privacy.noise import CLIP_SLACK, GRID, check_value
+from copriv.privacy.noise import CLIP_SLACK, GRID, check_value, normal_draws
 from copriv.types import Array
 from copriv.validation import count, positive
 
@@ -42,7 +42,7 @@ def gaussian_epsilon(answers: int, multiplier: float, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _sigma_of_one(epsilon: float, delta: float) -> float:
-    """s/Δ of one answer. Below ε = 1e-4 and above 1e6 the accountant's δ(ε) loses digits, so proved bounds stand there.
+    """s/Δ of one answer. Below ε = 1e-4 and above 1e6 the accountant's δ(ε) loses digits, so proved bounds are used there.
 
     They are c/ε with c² = 2 ln(1.25/δ) ≥ 9/4 (Dwork and Roth 2014, Thm A.1), and δ(0) = 2Φ(Δ/2s) − 1 ≤ Δ/(s√2π).
     """
@@ -110,14 +110,9 @@ class GaussianAnswer:
 
     @cached_property
     def _measurement(self) -> Any:
-        from opendp.domains import atom_domain, vector_domain
-        from opendp.measurements import make_gaussian
-        from opendp.metrics import l2_distance
-        from opendp.mod import enable_features
+        from opendp.domains import atom_domain
 
-        enable_features("contrib")
-        domain = vector_domain(atom_domain(T=float, nan=False), size=self.length)
-        measurement: Any = make_gaussian(domain, l2_distance(T=float), scale=self.scale, k=GRID)
+        measurement = normal_draws(atom_domain(T=float, nan=False), self.length, self.scale, k=GRID)
         ρ, allowed = float(measurement.map(self.sensitivity)), 0.5 / self.multiplier**2
         if not ρ <= allowed * (1 + 1e-7):
             raise InvalidInput(f"noise: OpenDP certifies rho {ρ:g}, more than the {allowed:g} that was calibrated for")

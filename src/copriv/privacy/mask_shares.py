@@ -1,19 +1,19 @@
-"""Masks that owners share out, so that those of the owners that are left can be taken off their sum, and no others.
+"""Masks shared among owners, so that the mask of the sum of the remaining owners can be removed, and no other.
 
-Here up to d of N owners may be missing from a sum. All is modulo the prime P below 2⁶⁴. The k owners of an attempt have the
+Up to d of N owners may be missing from a sum. All arithmetic is modulo the prime P below 2⁶⁴. The k owners of an attempt have
 numbers 1 … k, and τ = N − d. Owner i has, with each owner j, a stream of words s_ij that nobody else knows (`masks`). Its mask
 is f_i(0), where f_i is the polynomial of degree τ − 1 with f_i(j) = s_ij for j ≤ τ, in each word by itself. It sends
 
     y_i = noisy_i + f_i(0)    and    c_ij = f_i(j) − s_ij  for τ < j ≤ k        (`masked`)
 
 Once the set U of owners whose vectors are there is known, owner j sends Σ_{i∈U} s_ij (`opened`). With Σ_{i∈U} c_ij this is its
-point of the polynomial Σ_{i∈U} f_i, of which any τ give the value at 0, the mask of the sum (`sum_of`). Fewer say nothing.
+point of the polynomial Σ_{i∈U} f_i, of which any τ give the value at 0, the mask of the sum (`sum_of`); fewer say nothing.
 
 So masks are Shamir's (1979), shared by pseudo-random secrets (Cramer, Damgård and Ishai, TCC 2005), and only the sum of those
-of U is ever found (So et al., LightSecAgg, MLSys 2022): what an owner that is not in U has sent stays hidden, also what comes
-after. Nothing that is sent is a secret of a single owner.
+of U is ever found (So et al., LightSecAgg, MLSys 2022): the vector of an owner that is not in U stays hidden, also if it
+arrives later. No message contains a secret of a single owner.
 
-Formal guarantee: docs/proofs/masks.md. It needs owners that open one set U in an attempt (`network/masked_sum.py`).
+Formal guarantee: docs/proofs/masks.md. It requires that owners open one set U in an attempt (`network/masked_sum.py`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,13 +30,13 @@ from copriv.privacy.masks import Attempt, EphemeralKey, set_digest
 from copriv.privacy.shared_noise import PRIME, Words, sum_modulo
 
 _SPARE = 16
-"""Words by which a stream is longer than needed: those that are P or more, of a probability of 2⁻⁵⁸ each, are left out."""
+"""Extra words of a stream: words of P or more, each with a probability of 2⁻⁵⁸, are left out."""
 
 
 class MaskShares:
-    """One owner's mask in one set of keys: it hides one vector, and its streams with one set of owners are summed, once each.
+    """One owner's mask in one set of keys. It masks one vector, and opens the sum of its streams with one set of owners, once.
 
-    key: the owner's, which is used up. keys: those of all owners of the attempt, by name, in their order. least: τ.
+    key: the owner's, which cannot be used again. keys: those of all owners of the attempt, by name, in their order. least: τ.
     Raises QueryRefused as `EphemeralKey.secrets` does.
     """
 
@@ -63,7 +63,7 @@ class MaskShares:
 
     @property
     def _points(self) -> range:
-        """The owners above τ."""
+        """Numbers of the owners above τ."""
         return range(self._least + 1, len(self._names) + 1)
 
     def _once(self, what: str) -> None:
@@ -72,7 +72,7 @@ class MaskShares:
             raise QueryRefused(f"{self._owner} refused: its key of this attempt is used up, or has masked nothing")
 
     def _stream(self, owner: str, member: str, length: int) -> UInt64[Words, " length"]:
-        """s of an owner and a member, of whom this owner is one; uniform modulo P."""
+        """The stream s_ij of an owner i and a member j, one of which is this owner; uniform modulo P."""
         other = member if owner == self._owner else owner
         words = masks._stream(self._secrets[other], self._digest, owner, member, length + _SPARE)
         return np.asarray(words[words < PRIME][:length])
@@ -86,8 +86,8 @@ def sum_of(
 ) -> UInt64[Words, " length"]:
     """The sum of the survivors' vectors modulo P.
 
-    given: what each survivor sent (`MaskShares.masked`). opened: the sums of streams of `least` owners or more, of which the
-    first count (`MaskShares.opened`). names: all owners of the attempt, in their order.
+    given: the masked vector and shares of each survivor (`MaskShares.masked`). opened: sums of streams (`MaskShares.opened`) of
+    `least` owners or more, of which the first `least` are used. names: all owners of the attempt, in their order.
     """
     summed = sum_modulo(np.array([*given.values()]).reshape(len(given), -1), PRIME).reshape(
         -1, len(next(iter(opened.values())))
@@ -103,9 +103,9 @@ def sum_of(
 
 @lru_cache(maxsize=16)
 def _weights(at: tuple[int, ...], wanted: tuple[int, ...]) -> Words:
-    """For each x, the weights by which values at these points give the value at x of a polynomial of lower degree than points.
+    """Lagrange weights modulo P: for each wanted x, those by which values at the points `at` give the value at x.
 
-    x: none of the points. Kept, since every owner and attempt of a run needs the same.
+    x: not one of the points. Cached, because all owners and attempts of a run use the same weights.
     """
     below = [_multiplied(j - other for other in at if other != j) for j in at]
     rows = []
@@ -116,7 +116,7 @@ def _weights(at: tuple[int, ...], wanted: tuple[int, ...]) -> Words:
 
 
 def _added(one: UInt64[Words, "rows length"], other: UInt64[Words, "rows length"]) -> UInt64[Words, "rows length"]:
-    """Sums modulo P of numbers below it and numbers up to it, in a time that does not depend on them (Python's own would)."""
+    """Sums modulo P of numbers below P and up to P, in a time that does not depend on them, unlike Python's integers."""
     total = one + other
     return np.where((total < one) | (total >= np.uint64(PRIME)), total - np.uint64(PRIME), total)
 
@@ -126,7 +126,7 @@ def _multiplied(factors: Iterable[int]) -> int:
 
 
 def _product(weights: Words, words: UInt64[Words, "points length"]) -> Any:
-    """Weighted sums of rows modulo P, as whole numbers: by pieces of 16 bits, whose products float64 holds exactly."""
+    """Weighted sums of rows modulo P, as integers, from pieces of 16 bits, whose products float64 holds exactly."""
     left, right = (
         [(rows >> np.uint64(16 * k) & np.uint64(0xFFFF)).astype(np.float64) for k in range(4)]
         for rows in (weights, words)

@@ -11,7 +11,7 @@ The composition of m answers with δ is in `copriv.privacy.approximate`.
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -67,7 +67,7 @@ def laplace_scale(gradient_bound: float, answers: int, records: int, epsilon: fl
 
 
 def epsilon_per_answer(epsilon: float, answers: int, overlap: int = 1) -> Fraction:
-    """ε/(mκ), exactly: what the ledger is charged for one answer."""
+    """ε/(mκ), exactly: the charge of one answer."""
     return Fraction(positive("epsilon", epsilon)) / (count("answers", answers) * count("overlap", overlap))
 
 
@@ -77,6 +77,17 @@ def check_value(value: Array, length: int) -> None:
         raise InvalidInput(f"release: expected {length} numbers, not shape {value.shape}")
     if not np.isfinite(value).all():
         raise InvalidInput("release: every entry must be finite; a NaN would be answered as 0")
+
+
+def normal_draws(number: Any, length: int, scale: float, **grid: int) -> Any:
+    """OpenDP's measurement that adds independent normal draws to a vector of numbers of a domain."""
+    from opendp.domains import vector_domain
+    from opendp.measurements import make_gaussian
+    from opendp.metrics import l2_distance
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
+    return make_gaussian(vector_domain(number, size=length), l2_distance(T=float), scale=scale, **grid)
 
 
 @runtime_checkable

@@ -42,7 +42,7 @@ class ReleaseTime:
         self._now, self._sleep = now, sleep
 
     def at_least(self, slot: float) -> None:
-        """Make slots this long from here on, unless they are longer."""
+        """Lengthen slots to at least this many seconds from now on."""
         self.slot = max(self.slot, slot)
 
     @contextmanager
@@ -85,10 +85,10 @@ class ManyPasses(Protocol):
 
 @runtime_checkable
 class KeepsOfRecords(Protocol):
-    """A mechanism whose first answer makes what later ones use again."""
+    """A mechanism whose first answer computes a result that later answers reuse."""
 
     def keep(self, loss: Loss, records: Records) -> None:
-        """Make it now, so that the first answer takes as long as the others."""
+        """Compute that result now, so that the first answer takes as long as the others."""
 
 
 def measured_seconds(
@@ -100,7 +100,7 @@ def measured_seconds(
 ) -> float:
     """Seconds that an answer at θ on this number of rows takes at most, measured on this machine.
 
-    made_up: makes so many rows that are read anew for each answer; None: the rows are in memory.
+    made_up: makes a table of this many rows, which is read again for each answer; None: the rows are in memory.
     """
     few, rng = min(rows, 8 * BLOCK), np.random.default_rng(0)
     if made_up is not None:
@@ -114,9 +114,9 @@ def measured_seconds(
 
 
 def _of_more(seconds: list[float], times: float) -> float:
-    """The longest time of an answer over so many times as many rows as took these: delays of their parts average out.
+    """Estimate the longest time of an answer on `times` as many rows as took `seconds`; delays of its parts average out.
 
-    The longest of them is left out: a single interruption is the machine's.
+    The longest measured time is left out, because a single interruption is caused by other work of the machine.
     """
     steady = sorted(seconds)[:-1]
     median = steady[len(steady) // 2]

@@ -1,13 +1,13 @@
-"""Noise that N owners share, so that it protects each of them in a sum of which nobody sees a single term.
+"""Noise shared by N owners, which protects each of them in a sum whose terms nobody sees.
 
 Each owner rounds its weighted answer to whole cells of a public grid and adds a share of noise, a whole number too; what
 leaves it is the result modulo 2⁶⁴, or modulo the prime below it where owners may be missing, which a mask hides. The shares
-of any N − t − d owners add up to the noise that the agreed (ε, δ) of each asks for, whatever the t others do, and whichever d
+of any N − t − d owners add up to the noise that the agreed (ε, δ) of each requires, whatever the t others do, and whichever d
 are missing: **discrete Laplace** noise exactly, or **discrete normal** noise up to a factor within 10⁻¹⁰⁰⁰ of 1 (Kairouz, Liu
 and Steinke 2021). All N shares make N/(N − t − d) times its variance.
 
-Formal guarantee: docs/proofs/sum.md. It is for the sum alone. A share is no protection of its own: what remains if all other
-owners work together is `remaining`, unless the owner adds noise of its own (`Part.floor`).
+Formal guarantee: docs/proofs/sum.md. It holds for the sum alone. A share by itself protects nobody: `alone` bounds the ε that
+remains if all other owners work together, unless the owner adds noise of its own (`Part.floor`).
 
 **Shares of discrete Laplace noise** are differences of negative binomial numbers, drawn exactly from the system's randomness.
 NB(r, q) has P(k) = (1 − q)^r q^k r(r + 1)…(r + k − 1)/k!, and independent NB(r₁, q) and NB(r₂, q) add up to NB(r₁ + r₂, q). So
@@ -35,7 +35,7 @@ import numpy as np
 from jaxtyping import Float, UInt64
 
 from copriv.errors import InvalidInput
-from copriv.privacy.noise import CLIP_SLACK, Law, check_value
+from copriv.privacy.noise import CLIP_SLACK, Law, check_value, normal_draws
 from copriv.types import Array
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
@@ -124,15 +124,15 @@ class Part:
     weight: Fraction
     """Weight of its answer in the sum."""
     sensitivity: float
-    """Of its answer, for one unit replaced: in L1 with Laplace noise, in L2 with normal noise."""
+    """Sensitivity of its answer to one unit replaced: in L1 with Laplace noise, in L2 with normal noise."""
     multiplier: Fraction
     """Scale of noise over sensitivity that keeps its (ε, δ)."""
     floor: Fraction | None = None
-    """The same for noise of its own; None: it adds none."""
+    """Multiplier of additional noise of its own; None: it adds none."""
 
     @property
     def moves(self) -> float:
-        """By how much a unit replaced moves the sum."""
+        """Sensitivity of the sum to one of its units replaced."""
         return float(self.weight) * self.sensitivity * (1 + CLIP_SLACK)
 
 
@@ -199,14 +199,14 @@ class SharedNoise:
         return np.array([sum(column) % self.modulus for column in zip(cells, *noises, strict=True)], dtype=np.uint64)
 
     def vector(self, words: UInt64[Words, " length"], weight: Fraction = Fraction(1)) -> Float[Array, " length"]:
-        """The weighted mean of answers with its noise, from the sum of owners' words. weight: what those owners' add up to."""
+        """The weighted mean of answers with its noise, from the sum of owners' words. weight: total weight of these owners."""
         below = words > np.uint64(self.modulus // 2)
         cells = np.where(below, -(np.uint64(self.modulus % 2**64) - words).astype(np.float64), words.astype(np.float64))
         vector: Array = np.ldexp(cells, self.exponent) / float(weight)
         return vector if self.unit is None else vector * self.unit
 
     def alone(self, owner: int) -> float:
-        """What remains of Laplace noise for one answer if all others work together: an upper bound on ε, without a floor.
+        """Upper bound on ε of one answer with Laplace noise if all other owners work together.
 
         The law of one share P falls in |z| and log P is convex on either side of 0, so that a shift of d is seen best at 0,
         and shifts of D in all are seen best where each of p numbers has D/p of them. With r = 1/(N − t − d) and q = e^(−1/s)
@@ -215,7 +215,7 @@ class SharedNoise:
 
         which grows with the number of cells: it is a number of this grid.
         """
-        from scipy.special import gammaln, hyp2f1  # which nobody needs who only reads an agreement
+        from scipy.special import gammaln, hyp2f1  # not needed to read an agreement
 
         part, r, s = self.parts[owner], float(self.shape), self.scale
         if part.floor is not None:
@@ -225,7 +225,7 @@ class SharedNoise:
         return self.length * (peak + d / s + float(gammaln(r) + gammaln(d + 1.0) - gammaln(d + r)))
 
     def _moves(self, part: Part) -> float:
-        """By how many cells a unit replaced moves the rounded answer, in the norm of the law."""
+        """Sensitivity of the rounded answer to one unit replaced, in cells, in the norm of the law."""
         cells = part.moves / 2.0**self.exponent
         if self.law is Law.NORMAL:
             return cells + math.sqrt(self.length)
@@ -243,20 +243,14 @@ class SharedNoise:
         """`shape` of discrete noise with this scale, on each number."""
         if self.law is Law.LAPLACE:
             return [polya_difference(shape, int(scale)) for _ in range(self.length)]
-        from opendp.domains import atom_domain, vector_domain
-        from opendp.measurements import make_gaussian
-        from opendp.metrics import l2_distance
-        from opendp.mod import enable_features
+        from opendp.domains import atom_domain
 
-        enable_features("contrib")
-        domain = vector_domain(atom_domain(T="i64"), size=self.length)
         deviation = scale * math.sqrt(shape) * (1 + CLIP_SLACK)
-        measurement: Any = make_gaussian(domain, l2_distance(T=float), scale=deviation)
-        return [int(z) for z in measurement([0] * self.length)]
+        return [int(z) for z in normal_draws(atom_domain(T="i64"), self.length, deviation)([0] * self.length)]
 
     @property
     def _largest(self) -> float:
-        """What an honest sum exceeds with a probability below 2⁻¹⁰⁰, in cells.
+        """Bound that an honest sum exceeds with a probability below 2⁻¹⁰⁰, in cells.
 
         With θ = 1/(2s), E e^(θX) ≤ 2^R for X ~ NB(R, e^(−1/s)); a discrete normal law is sub-Gaussian.
         """

@@ -17,8 +17,8 @@ from copriv.types import Array
 def draws(rng: np.random.Generator, law: Law, shape: int | tuple[int, ...], shapes: Array | None = None) -> Array:
     """Draws of scale 1 from a generator.
 
-    shapes: R of each draw along the axis before the last, where these are sums of R shares of which as many as make a
-    whole Laplace draw have scale √R: differences of gamma numbers of shape R, over √R. None: 1.
+    shapes: R of each draw along the axis before the last, for Laplace noise that owners share: differences of two gamma
+    numbers of shape R, divided by √R. None: 1.
     """
     if law is Law.LAPLACE and shapes is not None and (shapes != 1).any():
         R = shapes[:, None]

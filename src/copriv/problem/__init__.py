@@ -35,7 +35,7 @@ MADE_UP = 2000
 class Problem(Shown):
     """Owners' bounded records, the learner's public sample and the fitness.
 
-    Records are kept as they came, and bounded (and given an intercept) as the agreement says: `under` gives the same
+    Records are stored unbounded, and are bounded (and given an intercept) as the agreement says: `under` gives the same
     records under other terms. `source` is "real", "resampled", "simulated", "given", "public" or "declared"; `description`
     says which table, in a sentence.
 
@@ -188,7 +188,7 @@ class Problem(Shown):
     def forecasting(cls, agreement: Agreement, public: Any, loss: Loss | None = None, strata: Any = None) -> "Problem":
         """A problem without private records: the public (X, y) stands in every owner's place.
 
-        strata: which owner or stratum each public row is of (labels), where somebody knows.
+        strata: label of the owner or stratum of each public row, where known.
         """
         if agreement.data.declared_only:
             raise DataError("public: data.public_rows = 0 says that no rows are public; leave one of the two out")
@@ -238,7 +238,7 @@ class Problem(Shown):
 
     @cached_property
     def feature_bound(self) -> float | None:
-        """B, the L1 length of features, without the intercept, beyond which records count for less; None: there is none."""
+        """B, the L1 norm of features without the intercept above which a record is scaled down; None: no bound."""
         agreed = self.terms.data.feature_bound
         if self.unbounded_public is None:
             return None if agreed == "auto" else agreed or None
@@ -309,7 +309,7 @@ class Problem(Shown):
 
     @property
     def proved_gradient_bound(self) -> float:
-        """Bound on ‖∇ℓ‖₁ over Θ by those on features and target; infinite where there is none."""
+        """Bound on ‖∇ℓ‖₁ over Θ that follows from the bounds on features and target; infinite without one."""
         if self.feature_bound is None or not np.isfinite(self.target_bound):
             return np.inf
         reach = self.feature_bound + float(self.terms.model.intercept)
@@ -337,7 +337,7 @@ class Problem(Shown):
 
     @property
     def common(self) -> Common:
-        """What a mechanism uses besides records, where owners answer once."""
+        """Public inputs of a mechanism besides the records, where owners answer once."""
         p, B, P = self.n_parameters, self.feature_bound, self.preconditioner
         return Common(self.loss, p, B, P, self.regularizer, self.feasible_set)
 

@@ -1,14 +1,14 @@
 """An owner's own model, fitted at home with the common model as a prior.
 
-The common model is of everybody's records; an owner whose records differ is served better by its own. So it minimises,
-on its own n rows and at home,
+The common model is fitted to the records of all owners; an owner whose records differ needs a model of its own. It therefore
+minimises, on its own n rows and at home,
 
     mean ℓ(θ; x, y)  +  g(θ)  +  (k/2n) (θ − θ_common)ᵀ M (θ − θ_common),
 
-M the curvature of public rows (or of its own where there are none): k is how many records the common model counts for.
-k = 0 is the owner alone, k = ∞ the common model as it came. Owners differ in their level (a base rate, a wage) before
-they differ in anything else, so every k is tried with the intercept tied and with it free: M then is what it leaves of
-the other parameters once the best intercept is taken (a Schur complement; a random intercept without a prior).
+M the curvature of public rows (or of its own where there are none): k is the number of records that the common model
+counts for. k = 0 gives the owner's own model, k = ∞ the common model unchanged. Owners often differ most
+in their level (a base rate, a wage), so each k is tried with and without a prior on the intercept; without one, M is the Schur
+complement of its intercept entry (a random intercept without a prior).
 
 The candidates are compared on the owner's own rows by cross-validation, with folds stratified by class. As few rows do not
 identify the best candidate, the models are averaged: the weight of each is the probability that it is best, under a Bayesian
@@ -199,8 +199,6 @@ class CrossValidated:
     seen: Float[Array, "units candidates"]
     """Under models that saw it; a mean over them."""
     share: float
-    folds: tuple[tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Float[Array, "candidates p"]], ...]
-    """Held-out units and the models of the candidates, by fold."""
 
 
 def by_unit(own: Records, losses: Float[Array, "rows candidates"]) -> Float[Array, "units candidates"]:
@@ -298,11 +296,11 @@ class Home:
         A person is held out with all its rows, which are not independent.
         """
         unit, units = units_of(own)
-        out, seen, made = *np.zeros((2, len(own), len(candidates))), []
+        out, seen = np.zeros((2, len(own), len(candidates)))
         if units == 1:
             # A single unit cannot be held out, so that only the common model itself remains.
             out[:, [k < np.inf for k, _ in candidates]] = np.inf
-            return CrossValidated(out[:1], seen[:1], 0.0, ())
+            return CrossValidated(out[:1], seen[:1], 0.0)
         folds, two_classes = min(FOLDS, units), len(np.unique(own.target)) == 2
         level = np.bincount(unit, own.target) / np.bincount(unit)
         for _ in range(ROUNDS):
@@ -312,17 +310,16 @@ class Home:
                 order = np.concatenate([order[i::folds] for i in range(folds)])  # stratified by class
             for chosen in np.array_split(order, folds):
                 kept = ~np.isin(unit, chosen)
-                fold, model, models = own.taken(kept), self.centre, np.zeros((len(candidates), len(self.centre)))
+                fold, model = own.taken(kept), self.centre
                 for j, (k, own_level) in reversed(list(enumerate(candidates))):
-                    models[j] = model = self.fitted(fold, k, model, own_level)
+                    model = self.fitted(fold, k, model, own_level)
                     values = self.loss.values(model, own.features, own.target)
                     out[~kept, j] += values[~kept] / ROUNDS
                     seen[kept, j] += values[kept] / (ROUNDS * (folds - 1))
-                made.append((chosen, models))
-        return CrossValidated(by_unit(own, out), by_unit(own, seen), 1.0 - 1.0 / folds, tuple(made))
+        return CrossValidated(by_unit(own, out), by_unit(own, seen), 1.0 - 1.0 / folds)
 
     def _at_once(self, own: Records, pull: Float[Array, "p p"]) -> Float[Array, " p"]:
-        """The same minimum for the squared loss, from moments that all candidates of a fold share."""
+        """The minimum for the squared loss, from moments that all candidates of a fold share."""
         moments, with_target = own.moments
         H = 2.0 * moments + self.strength * np.eye(len(self.centre)) + pull
         down = 2.0 * (with_target - moments @ self.centre) - self.strength * self.centre
@@ -354,7 +351,7 @@ class Home:
         return newton(f, start, lambda u, z, down: down <= max(1e-14, least), steps=60)[0] * unit
 
     def _by_gradients(self, own: Records, pull: Float[Array, "p p"], near: Float[Array, " p"]) -> Float[Array, " p"]:
-        """The same minimum for a loss that gives only values and gradients, by L-BFGS-B."""
+        """The minimum for a loss that gives only values and gradients, by L-BFGS-B."""
         share = own.weight / own.total
 
         def objective(theta: Array) -> tuple[float, Array]:

@@ -29,7 +29,7 @@ Answer = Literal["yes", "no", "open"]
 Goal = Literal["own", "common"]
 Model = Literal["common", "personalized"]
 TooFew = Literal["rows", "targets"]
-"""What public rows lack to decide a verdict: as many of them as parameters, or a second value of the target."""
+"""Why public rows cannot decide a verdict: fewer rows than parameters, or only one value of the target."""
 YES, NO = 0.8, 0.2
 """A verdict is "yes" from the first probability, "no" up to the second, and else open."""
 
@@ -63,7 +63,7 @@ class OwnerVerdict(Outcome):
     """The outcome where owners differ as in the more different half of real tables; None where heterogeneity is known."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract."""
+        """The verdict as in the JSON contract."""
         return {**vars(self), "if_alike": mapping(self.if_alike), "if_unlike": mapping(self.if_unlike)}
 
 
@@ -79,7 +79,7 @@ class Verdict(Shown):
     only_as_recommended: bool = False
     """Whether the verdict holds for the recommended terms only: the agreed ones cost more than the public rows alone."""
     too_few: TooFew | None = None
-    """What public rows lack to decide; None where they lack nothing."""
+    """Why public rows cannot decide; None where they can."""
 
     def names(self, answer: Answer) -> list[str]:
         """Names of the owners with this answer."""
@@ -122,9 +122,9 @@ class Asked:
 
 
 def too_few(public: Records, n_parameters: int) -> TooFew | None:
-    """What public rows lack to decide a verdict: they are fewer than parameters, or all have one target; None of others.
+    """Why public rows cannot decide a verdict: fewer rows than parameters, or only one value of the target; else None.
 
-    n_parameters: those of the model, with its intercept, which `public` need not have.
+    n_parameters: number of the model's parameters, including an intercept that `public` may lack.
     """
     if public.units < n_parameters:
         return "rows"

@@ -225,7 +225,8 @@ def _run(
         agreed = (Fraction(terms.epsilon), Fraction(terms.delta), sum(phase.answers for phase in agreement.phases))
         if (totals.epsilon, totals.delta, totals.cap) != agreed:
             wrong.append("its budget or number of answers in the ledger is not that of the agreement")
-        charged = [totals.in_phase(phase)[2] for phase in range(1, len(agreement.phases) + 1)]
+        so_far = totals.spent, totals.spent_delta, totals.charged
+        charged = [totals.in_phase(phase, so_far)[2] for phase in range(1, len(agreement.phases) + 1)]
         if (totals.spent, totals.spent_delta) != agreement.spent_after(owner, charged):
             wrong.append("what the ledger was charged is not what the agreement takes for so many answers")
         entry["agreement"] = _promised(agreement, owner, totals.fingerprint in own)
@@ -241,12 +242,13 @@ def _run(
         "other_head": "answers in its file came with a head that the ledger never had",
     }
     wrong += [f"{entry['compared'][key]} {what}" for key, what in words.items() if entry["compared"][key]]
-    if file.verdict.ok:
-        return entry, [_of_run("run", run, what) for what in wrong]
-    many = len(file.verdict.problems)
-    said = "; ".join(str(problem) for problem in file.verdict.problems[:_MOST_PROBLEMS])
-    wrong.append(f"its file is not what it says ({many} in all): {said}")
-    return entry, [_of_run("file", run, what) for what in wrong]  # so these problems say nothing against the ledger
+    where = "run"
+    if not file.verdict.ok:
+        where = "file"  # so these problems say nothing against the ledger
+        many = len(file.verdict.problems)
+        said = "; ".join(str(problem) for problem in file.verdict.problems[:_MOST_PROBLEMS])
+        wrong.append(f"its file is not what it says ({many} in all): {said}")
+    return entry, [_of_run(where, run, what) for what in wrong]
 
 
 def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any]:

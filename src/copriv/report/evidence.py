@@ -127,7 +127,6 @@ def read_run(file: RunFile, owner: str, authority: bytes | None) -> RunRead:
     verdict = verify_run(file.path, None, authority, file.model)
     askers: dict[str, Certificate] = {}
     own: list[Certificate | None] = [None]
-    answers, points = dict[str, tuple[bytes, str]](), dict[str, str]()
     try:
         with closing(RunStore.read(file.path)) as store:
             trusted = authority or b""
@@ -139,17 +138,14 @@ def read_run(file: RunFile, owner: str, authority: bytes | None) -> RunRead:
             own += [
                 _named(trusted, e.data["certificate"]) for e in store.events("certified") if e.data["owner"] == owner
             ]
-            for e in store.events("answer"):
-                if e.data["owner"] == owner:
-                    answers[e.data["identity"]] = e.numbers.tobytes(), e.data["chain_head"]
-            asked = {e.data["turn"]: digest(e.numbers) for e in store.events("asked")}
-            points = {
-                e.data["identity"]: asked[e.data["turn"]] for e in store.events("query") if e.data["owner"] == owner
-            }
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, sqlite3.Error):
         if verdict.ok:
             raise
-        return RunRead(file.path.name, verdict, (), None, {}, {})  # the check says what is wrong with the file
+        return RunRead(file.path.name, verdict, (), None, {}, {})  # the verdict lists the problems of the file
+    asked = [one for phase in verdict.run_state.phases for one in phase.asked.values() if one.query.owner == owner]
+    given = [one.answer for one in asked if one.answer is not None]
+    answers = {answer.identity: (answer.gradient.tobytes(), answer.chain_head) for answer in given}
+    points = {one.query.identity: digest(one.query.theta) for one in asked}
     return RunRead(file.path.name, verdict, tuple(askers.values()), own[-1], answers, points)
 
 

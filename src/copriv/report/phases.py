@@ -1,4 +1,4 @@
-"""What follows a pilot: decided by the learner, and computed again by whoever has the run's file and the public rows.
+"""The decision after a pilot: by the learner, and recomputed by anybody from the run's file and the public rows.
 
 Both are functions of the owners' released answers, the signed agreement and the public rows, which a run names by the SHA-256
 of their file. The terms that were chosen need not be the same to the bit: plans are simulations, whose last digits depend on
@@ -30,7 +30,7 @@ def digest_of(public: Path) -> str:
 def decided(
     run: Run, public: Records | None, strata: Sequence[str] | None, digest: str | None, runs: int = RUNS
 ) -> Decision:
-    """What follows the pilot that `run` ends with; public and digest are None where no rows are public.
+    """Decide what follows the pilot with which `run` ends; public and digest are None where no rows are public.
 
     Raises as `AfterPilot.of`.
     """
@@ -39,10 +39,10 @@ def decided(
 
 
 def wrong_with(run: Run, found: AfterPilot, digest: str | None) -> str:
-    """Why what followed the pilot of a run does not follow from it; "" where it does, or nothing has followed yet.
+    """Why the decision after a run's pilot differs from the recomputed one; "" where it does not, or before the decision.
 
-    found: what is found again, of `run.phases[0].only_answers` and the public rows whose file has this SHA-256 (None: no
-    rows are public).
+    found: the decision recomputed from `run.phases[0].only_answers` and the public rows. digest: SHA-256 of the file of
+    these; None: no rows are public.
     """
     if not run.decided:
         return ""

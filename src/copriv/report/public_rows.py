@@ -1,7 +1,7 @@
 """Estimate the error of a run's model, and forecast the run, from the learner's public rows.
 
-The learner knows what was answered and spent. With public rows of its own it can also compute the fitness of its model on
-them, and forecast what the same agreement costs. Where every owner has a stratum of them, rows are weighted so that each owner
+The learner knows the answers and the spent budgets. With public rows of its own it can also compute the fitness of its model on
+them, and forecast the cost of the same agreement. Where every owner has a stratum of them, rows are weighted so that each owner
 counts by its records: twenty times as many records of one owner are not as many public rows.
 """
 

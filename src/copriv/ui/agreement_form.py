@@ -79,7 +79,7 @@ def checked(document: Any) -> dict[str, Any]:
         agreement = Agreement.model_validate(document)
     except ValidationError as error:
         errors = [_field_error(one) for one in error.errors(include_url=False)]
-        # "Too few owners" says nothing new where some owners are not valid.
+        # "Too few owners" is redundant where some owners are not valid.
         deeper = any(one["path"][:1] == ["owner"] and len(one["path"]) > 1 for one in errors)
         return {"errors": [one for one in errors if not (deeper and one["path"] == ["owner"])]}
     except AgreementError as error:

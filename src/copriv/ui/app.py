@@ -210,11 +210,11 @@ class Rows:
         }
 
     def path(self, called: str) -> Path | None:
-        """The path of the file of this name; None where there is none."""
+        """Path of the newest file of this name; None without one."""
         return self._given.get(called)
 
     def without_paths(self, value: Any) -> Any:
-        """The same value, with the names of files in place of their paths in all its texts."""
+        """Replace the paths of uploaded files by their names in all texts of a JSON value."""
         match value:
             case dict():
                 return {key: self.without_paths(one) for key, one in value.items()}

@@ -45,7 +45,7 @@ class Gallery:
         return {"figures": figures, "live": live, "note": str(results.get("note", ""))}
 
     def picture(self, identity: str) -> Path | None:
-        """A figure's picture; None where there is none, and for a name that is no figure's."""
+        """Path of a figure's picture; None for an unknown figure or one without a picture."""
         known = {figure["id"] for figure in _read(SHOWN).get("figures", [])}
         path = self._folder / f"{identity}.png"
         if identity in known and path.is_file():
@@ -54,7 +54,7 @@ class Gallery:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    """The folder's verdicts; empty where there are none, or a file that `copriv reproduce` did not write."""
+    """The verdicts in a folder; empty where `copriv reproduce` wrote none there."""
     try:
         found: dict[str, Any] = json.loads((folder / VERDICTS).read_text(encoding="utf-8"))
         if found["schema"] == SCHEMA:

@@ -1,11 +1,10 @@
-"""Pages of a learner and of an owner during a run, with all that they may show and do.
+"""Pages of a learner and of an owner during a run.
 
 The run and the pages have event loops in different threads. They exchange only snapshots, which are taken in the run's
 loop and never changed afterwards, and two requests, to pause and to stop. A page has no access to a conductor, an owner, a
 ledger or a record, so that no request to it can become a query or an answer.
 """
 
-import asyncio
 import os
 import signal
 import threading
@@ -48,7 +47,7 @@ class Watch:
     rows: list[dict[str, Any]] = field(default_factory=list)
     """One row for each owner; rows that change are sent."""
     lines: list[dict[str, Any]] = field(default_factory=list)
-    """Events or log lines, of which only the number is sent; the page requests the window that it shows."""
+    """Events or log lines. Only their number is sent; the page requests the lines that it shows."""
     points: list[list[float]] = field(default_factory=list)
     """Pairs [k, ψ] of estimates."""
     band: dict[str, Any] | None = None
@@ -62,7 +61,7 @@ class Watch:
         self.lines.append({"number": len(self.lines) + 1, "time": time.time(), "kind": kind, **data})
 
     def changes(self, sent: dict[str, Any]) -> dict[str, Any]:
-        """The changes since what was `sent` to a listener, which is updated."""
+        """The changes since the state `sent` to a listener, which is updated."""
         now = {"head": self.head, "lines": len(self.lines), "band": self.band}
         found = {key: value for key, value in now.items() if sent.get(key) != value}
         before: list[dict[str, Any]] = sent.get("rows", [])
@@ -131,21 +130,6 @@ def page_served(watch: Watch, place: Place, log: Callable[[str], None], linger: 
         thread.join(5)
 
 
-async def with_snapshots(work: Any, look: Callable[[], None], every: float = 0.25) -> Any:
-    """Await the work, and call `look` in the same loop at its beginning, at its end, and after `every` seconds."""
-    task = asyncio.ensure_future(work)
-    try:
-        while not task.done():
-            look()
-            await asyncio.wait({task}, timeout=every)
-        return await task
-    finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task})
-        look()
-
-
 class RunWatch:
     """Takes snapshots of a conductor, in its own loop."""
 
@@ -181,9 +165,7 @@ class RunWatch:
         rows = []
         for terms in agreement.owner:
             party = conductor.parties[terms.name]
-            ε, _ = agreed.spent_after(
-                terms.name, [phase.parties[terms.name].answered for phase in conductor.run.phases]
-            )
+            ε, _ = agreed.spent_after(terms.name, [one.answered for one in run.in_phases(terms.name)])
             state = "here"
             if party.out:
                 state = "out"
@@ -213,7 +195,7 @@ class RunWatch:
 
 
 def _phase(run: "Run") -> dict[str, Any] | None:
-    """Where a run of two phases stands, and what its pilot told; None for a run of one."""
+    """State of a run of two phases, with the results of its pilot; None for a run of one phase."""
     if not run.agreed.has_pilot:
         return None
     told = None

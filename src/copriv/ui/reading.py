@@ -1,4 +1,4 @@
-"""Verification of ledgers and runs for the reading page: their contents, and what is wrong with them.
+"""Contents and problems of ledgers and runs, for the reading page.
 
 A user gives a ledger, a run or a model, and with it the files to compare it with: their own copy of the agreement, the
 authority's certificate, the model; with a ledger, the runs that it paid for. The kind of each file is read from its first
@@ -178,7 +178,7 @@ def ledger(path: Path, head: str | None = None) -> dict[str, Any]:
             last = line.number
             if len(lines) < MOST_LINES:
                 lines.append(_ledger_line(line))
-            with suppress(ValueError, OverflowError):  # a time that is none is not drawn
+            with suppress(ValueError, OverflowError):  # an invalid time is not drawn
                 spent.append((datetime.fromisoformat(line.time).timestamp(), finite_float(totals.committed)))
     except (CoprivError, ValueError) as error:
         problems.append({"line": last + 1 if last else None, "what": without_path(error, path)})

@@ -12,20 +12,17 @@ import ipaddress
 import secrets
 import socket
 import webbrowser
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
-from typing import Any
-from urllib.parse import parse_qs, quote
+from urllib.parse import quote
 
 import uvicorn
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from copriv.errors import Unreachable, UsageError
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 POLICY = "; ".join(
     (
@@ -102,7 +99,7 @@ class Access:
 class Guard:
     """Application that passes on permitted requests to another one, and answers all others itself."""
 
-    def __init__(self, app: App, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app, self._access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -111,41 +108,35 @@ class Guard:
             await self._app(scope, receive, send)
         if scope["type"] != "http":
             return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        asked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [None])[0]
-        refusal = self._refusal(scope["method"], headers)
-        if refusal is None and self._access.admits(asked):
+        limit = MOST_BYTES
+        if scope["path"].startswith("/api/file"):
+            limit = MOST_FILE_BYTES
+        answer = self._answer(Request(scope), limit)
+        if answer is not None:
+            await answer(scope, receive, send)
+            return
+        scope["query_string"] = b""  # no route reads it, and so none can repeat or log a token
+        await self._pass_on(scope, receive, send, limit)
+
+    def _answer(self, request: Request, limit: int) -> Response | None:
+        """The guard's own answer to a request; None for one that is passed on. limit: most bytes of its body."""
+        headers = request.headers
+        refusal = self._refusal(request.method, headers)
+        if refusal is None and self._access.admits(request.query_params.get("token")):
             # The redirect removes the token from the address bar and the history; the part after # stays.
             cookie = f"{self._access.cookie}={self._access.token}; HttpOnly; SameSite=Strict; Path=/"
             if headers.get("sec-fetch-site") == "cross-site":
                 # A link in another page, such as a terminal in the browser: a redirect would not carry the cookie, so a
                 # page of this server continues from here.
-                await _answer(send, 200, ENTER, {"content-type": "text/html; charset=utf-8", "set-cookie": cookie})
-                return
-            place = "/" + quote(scope["path"].lstrip("/\\"))  # always on this server
-            await _answer(send, 303, "", {"location": place, "set-cookie": cookie})
-            return
-        if refusal is None and not self._access.is_token(self._cookie(headers)):
+                return _response(200, ENTER, {"content-type": "text/html; charset=utf-8", "set-cookie": cookie})
+            place = "/" + quote(request.scope["path"].lstrip("/\\"))  # always on this server
+            return _response(303, "", {"location": place, "set-cookie": cookie})
+        if refusal is None and not self._access.is_token(request.cookies.get(self._access.cookie)):
             refusal = 403, "Open the address that copriv showed when it started: it holds the token that lets you in."
-        if refusal is not None:
-            await _answer(send, *refusal)
-            return
-        scope["query_string"] = b""  # no route reads it, and so none can repeat or log a token
-        limit = MOST_BYTES
-        if scope["path"].startswith("/api/file"):
-            limit = MOST_FILE_BYTES
         length = headers.get("content-length", "0")
-        if not (length.isdecimal() and int(length) <= limit):
-            await _answer(send, 413, f"That is too large: at most {limit >> 20} MB are taken.")
-            return
-        await self._pass_on(scope, receive, send, limit)
-
-    def _cookie(self, headers: dict[str, str]) -> str | None:
-        """The token that the browser's cookie holds; None without one."""
-        try:
-            return SimpleCookie(headers.get("cookie", ""))[self._access.cookie].value
-        except (CookieError, KeyError):
-            return None
+        if refusal is None and not (length.isdecimal() and int(length) <= limit):
+            refusal = 413, f"That is too large: at most {limit >> 20} MB are taken."
+        return refusal and _response(*refusal)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send, limit: int) -> None:
         """Let the application answer, with `HEADERS`; the body ends at `limit` bytes, whatever its header says.
@@ -154,7 +145,7 @@ class Guard:
         """
         received, begun = 0, False
 
-        async def read() -> MutableMapping[str, Any]:
+        async def read() -> Message:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
@@ -162,11 +153,11 @@ class Guard:
                 return {"type": "http.disconnect"}
             return message
 
-        async def write(message: MutableMapping[str, Any]) -> None:
+        async def write(message: Message) -> None:
             nonlocal begun
             begun = True
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message["headers"], *_encoded(HEADERS)]}
+                MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
         try:
@@ -175,9 +166,9 @@ class Guard:
             if begun:
                 await send({"type": "http.response.body", "body": b""})
             else:
-                await _answer(send, 503, "copriv is being closed.")
+                await _response(503, "copriv is being closed.")(scope, receive, send)
 
-    def _refusal(self, method: str, headers: dict[str, str]) -> tuple[int, str] | None:
+    def _refusal(self, method: str, headers: Mapping[str, str]) -> tuple[int, str] | None:
         """Status and text of the answer to a request that is not permitted; None where it is."""
         if headers.get("host", "") not in self._access.names:
             return 421, "This server answers only under its own name on this machine."
@@ -194,14 +185,9 @@ class Guard:
         return None
 
 
-async def _answer(send: Send, status: int, text: str, extra: dict[str, str] | None = None) -> None:
+def _response(status: int, text: str, extra: Mapping[str, str] | None = None) -> Response:
     headers = {"content-type": "text/plain; charset=utf-8", "cache-control": "no-store", **HEADERS, **(extra or {})}
-    await send({"type": "http.response.start", "status": status, "headers": _encoded(headers)})
-    await send({"type": "http.response.body", "body": text.encode()})
-
-
-def _encoded(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    return Response(text, status, headers)
 
 
 @dataclass(frozen=True)
@@ -217,7 +203,7 @@ class Place:
         return self._with(self.access.token)
 
     def one_time_address(self) -> str:
-        """The same with a ticket, which is valid for one request."""
+        """The address with a ticket in place of the token, valid for one request."""
         return self._with(self.access.ticket())
 
     def _with(self, token: str) -> str:
@@ -247,7 +233,7 @@ def take_place(host: str = "127.0.0.1", port: int = 0, *, exposed: bool = False)
     return Place(bound, Access(bound.getsockname()[1], secrets.token_urlsafe(24), host))
 
 
-def server(app: App, place: Place) -> uvicorn.Server:
+def server(app: ASGIApp, place: Place) -> uvicorn.Server:
     """A uvicorn server of the guarded application. It logs no requests, so that no log holds an address with its token."""
     config = uvicorn.Config(
         Guard(app, place.access), log_config=None, access_log=False, server_header=False, date_header=False,
@@ -256,7 +242,7 @@ def server(app: App, place: Place) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def serve(app: App, place: Place, *, browse: bool, log: Callable[[str], None]) -> None:
+def serve(app: ASGIApp, place: Place, *, browse: bool, log: Callable[[str], None]) -> None:
     """Serve until interrupted; `browse`: open the user's browser."""
     log(f"open {place.address}")
     log("this page answers your browser on this machine only; Ctrl-C ends it")

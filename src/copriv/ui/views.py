@@ -59,7 +59,7 @@ SURE = 0.9
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A forecast, reduced to what views need, because it is sent between processes."""
+    """The parts of a forecast that views need, which are sent between processes."""
 
     agreement: Agreement
     consortium: Consortium
@@ -219,7 +219,7 @@ def _members(agreement: Agreement, made: Prepared) -> Consortium:
 
 
 def _held(members: Consortium, made: Prepared) -> tuple[Consortium, float]:
-    """The owners with what each has without joining, and ψ of the public model on their records."""
+    """The owners with the ψ that each has without joining, and ψ of the public model on their records."""
     public_only = made.document["public_only"] + members.information * (
         1.0 / members.total - 1.0 / made.consortium.total
     )
@@ -311,7 +311,7 @@ def _rows(question: Question, made: Prepared, members: Consortium, public_only: 
 def _on_own(
     tables: Sequence[OwnerTerms], made: Prepared, together: float, public_only: float, worthwhile: float
 ) -> tuple[list[dict[str, float]], Array]:
-    """Costs on each owner's own records, and the ψ on all owners' records below which joining pays on its own.
+    """Costs on each owner's own records, and the ψ on all owners' records below which joining pays on these.
 
     An owner's excess cost on its own records is that of the forecast's owner of the same name, or else of the nearest
     number of records.

@@ -150,7 +150,8 @@ class _Findings:
             self.description = problem.description
             bounds = {"feature_bound": problem.feature_bound, "target_bound": problem.target_bound}
             for terms, records in zip(self.agreement.owner, problem.owners, strict=True):
-                self._holds(terms, records, **bounds)
+                counts = {"agreed": terms.records, "records": records.units, "features": records.n_parameters}
+                self.owners.append({"name": terms.name, **counts, **bounds})
 
     def check_table(self, path: str, query: str, beside: Path, name: str, memory: float | None) -> None:
         """Check one owner's table in one pass, as `owner serve` would read it. `beside`: path of the agreement."""
@@ -309,10 +310,6 @@ class _Findings:
             return None
         self.columns = schema.names
         return schema
-
-    def _holds(self, terms: Any, records: Any, **bounds: float | None) -> None:
-        counts = {"records": records.units, "features": records.n_parameters}
-        self.owners.append({"name": terms.name, "agreed": terms.records, **counts, **bounds})
 
     def to_dict(self) -> dict[str, Any]:
         """JSON of schema `copriv.data-check/1`."""

@@ -30,7 +30,7 @@ _STAGES = (
     "planning the best terms", "planning what is left open", "running the agreed terms", "running the best ones",
     "asking for whom it pays",
 )  # fmt: skip
-"""What `forecast` is at after each of its reports."""
+"""Name of the step that `forecast` begins after each of its progress reports."""
 
 
 def command(
@@ -133,9 +133,9 @@ def lines(outlook: Forecast, asked: Sequence[str] = (), width: int = WIDTH) -> l
 
 
 def _aligned(table: Table, most: int, width: int, least: int = 14) -> list[str]:
-    """The first column to the left, the others to the right; at most so many rows (one more, where that is the last).
+    """Align a table: the first column to the left, the others to the right, with at most `most` rows (plus the last one).
 
-    least: columns of the screen that the first one may take before another one is left out; longer names are cut.
+    least: width that the first column keeps before another column is left out; longer names are cut.
     """
     rows, more = table.first(most)
     longest = max(cell_len(row[0]) for row in (table.head, *rows))
@@ -155,11 +155,11 @@ def _aligned(table: Table, most: int, width: int, least: int = 14) -> list[str]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Lines of whole words, where no number is parted from its sign."""
+    """Wrap text at words, keeping each number and its percent sign on one line."""
     kept = text.replace(" %", "\x1f%")  # a character that no text has (`printable`)
     return [line.replace("\x1f", " ") for line in textwrap.wrap(kept, width, break_on_hyphens=False)]
 
 
 def _cut(name: str, width: int) -> str:
-    """A name of at most so many columns, whatever the script."""
+    """Cut a name to at most `width` columns of the screen, in any script."""
     return name if cell_len(name) <= width else set_cell_size(name, width - 1).rstrip() + "…"

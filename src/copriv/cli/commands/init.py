@@ -20,11 +20,6 @@ from copriv.errors import UsageError
 from copriv.formatting.sanitize import printable, without_user
 
 
-def template() -> str:
-    """The text of the file, which is a valid agreement as it stands."""
-    return packaged_text("agreement.toml")
-
-
 def command(
     path: Annotated[Path, argument("Where to write it.")] = Path("agreement.toml"),
     force: Annotated[bool, option("Replace a file that is there.", "--force")] = False,
@@ -146,7 +141,7 @@ def command(
             f"    copriv init --network {final} consortium"
         )
         return
-    save(path.parent, {path.name: template().encode()})
+    save(path.parent, {path.name: packaged_text("agreement.toml").encode()})
     tell(f"Wrote {path}. Change it to what you agree on, then try it: copriv simulate {path}")
 
 

@@ -6,18 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.options import (
-    AgreementFile,
-    AsJson,
-    JsonLogs,
-    KeysFolder,
-    Metrics,
-    Stay,
-    check_address,
-    check_target,
-    option,
-    party_keys,
-)
+from copriv.cli.commands import options
+from copriv.cli.commands.options import option
 from copriv.cli.commands.service import Ui, UiPort, going_on, watched
 from copriv.cli.console import answer, log, log_about, tell, waiting
 from copriv.cli.following import Following
@@ -38,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def command(
-    agreement: AgreementFile,
+    agreement: options.AgreementFile,
     store: Annotated[Path, option("Where the run is kept.", env="STORE", metavar="FILE")],
-    keys: KeysFolder = None,
+    keys: options.KeysFolder = None,
     listen: Annotated[str, option("Where owners dial.", env="LISTEN", metavar="HOST:PORT")] = "127.0.0.1:7443",
     resume: Annotated[bool, option("Go on with the run in the store.", "--resume")] = False,
     talk: Annotated[
@@ -87,18 +77,19 @@ def command(
             min=0,
         ),
     ] = 0,
-    stay: Stay = False,
-    metrics: Metrics = None,
-    json_logs: JsonLogs = False,
+    stay: options.Stay = False,
+    metrics: options.Metrics = None,
+    json_logs: options.JsonLogs = False,
     ui: Ui = False,
     ui_port: UiPort = 0,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Wait for owners, conduct the run, write the model. A run that was stopped or killed goes on with --resume."""
     from copriv.cli.commands.service import Figures, Service, agreements, operated
-    from copriv.network.exports import need_skops, save_skops
+    from copriv.network.exports import save_skops
     from copriv.network.grpc_transport import GrpcListener
     from copriv.network.learner import Learner
+    from copriv.network.portable import needed
     from copriv.network.run_state import Conductor
     from copriv.network.setup import load_dictionary, n_parameters
     from copriv.network.store import RunStore
@@ -111,16 +102,16 @@ def command(
     ):
         if value is not None and value not in known:
             raise UsageError(f"{name}: must be {' or '.join(known)}, not {value!r}")
-    check_address("--listen", listen, least_port=0)
+    options.check_address("--listen", listen, least_port=0)
     # Checked now, because at the end the owners' budgets are spent.
     for name, file in (("--model", model), ("--skops", skops), ("--events", events)):
-        check_target(name, file, agreement, store)
+        options.check_target(name, file, agreement, store)
     for name, given in (("--model", model), ("--skops", skops)):
         if stay and given is not None:
             raise UsageError(f"{name}: names one file, and --stay makes one for each agreement; leave it out")
     if skops is not None:
-        need_skops()
-    first, own = Agreement.load(agreement), party_keys(keys, "learner")
+        needed("skops.io", "model")
+    first, own = Agreement.load(agreement), options.party_keys(keys, "learner")
     service = Service(own, log)
     log_about(role="learner", party=own.name)
 
@@ -140,7 +131,7 @@ def command(
         if terms.has_pilot and table is None and not terms.data.declared_only:
             raise UsageError("--public: what follows the pilot is planned on public rows; give the learner's")
         kept = store
-        if stay:  # each agreement's run has its own file, and goes on where it was
+        if stay:  # each agreement's run has its own file, and is resumed from it
             kept = store.with_name(f"{store.stem}-{terms.fingerprint[:12]}{store.suffix}")
         is_new = not kept.exists()
         path = model or kept.with_suffix(".json")
@@ -244,7 +235,7 @@ def _existing_model(run: "RunStore", path: Path) -> "Model | None":
 def _decision(
     agreed: Agreement, rows: "Records | None", strata: tuple[str, ...] | None, table: Path | None
 ) -> "Callable[[Run], Decision] | None":
-    """What decides by a pilot's answers what follows it; None without the public rows that the agreement says there are."""
+    """Function that plans the run after a pilot from its answers; None where the agreed public rows are not given."""
     if table is None and not agreed.data.declared_only:
         return None
 

@@ -31,7 +31,7 @@ def argument(help: str, *, env: str = "", **more: Any) -> Any:
 
 
 def out_folder(also: str) -> Any:
-    """The option `--out DIR`; `also`: its help."""
+    """The option `--out DIR`; `also` is its help."""
     return option(also, "--out", env="OUT", metavar="DIR", file_okay=False, callback=_folder)
 
 
@@ -48,7 +48,7 @@ def _folder(path: Path | None) -> Path | None:
 
 
 def head_option(what: str) -> Any:
-    """The option `--head HASH` of a ledger or a run; `what`: its help."""
+    """The option `--head HASH` of a ledger or a run; `what` is its help."""
     return option(what, "--head", metavar="HASH", callback=_head)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from copriv.network.model import Model
 
 _AGAIN = 5.0
-"""Seconds before a service dials a learner again that stopped the run or refused it: twice what the learner takes to leave."""
+"""Seconds until a learner that stopped the run or refused is dialled again: twice the time that it takes to leave."""
 
 
 def keys(

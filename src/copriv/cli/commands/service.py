@@ -1,12 +1,13 @@
-"""A party's long work: how it is stopped and resumed, its page (`--ui`), and what systemd and a monitor are told of it.
+"""Long work of a party: stopping and resuming it, its page (`--ui`), and its reports to systemd and to a monitor.
 
-Figures are taken by the loop of the run between two answers, and are counts, sums of the ledger, dates and the slot, which
-are the same whatever the records are. The process's own use of processor and memory, which is not, is left out.
+Figures are read in the event loop of the run, between two answers. They are counts, sums of the ledger, dates and the slot,
+none of which depends on the records. The use of processor and memory depends on them and is not reported.
 """
 
 import asyncio
 import logging
 import math
+import multiprocessing
 import os
 import signal
 import socket
@@ -33,14 +34,14 @@ if TYPE_CHECKING:
     from copriv.ui.live import Watch
 
 BEAT = 1.0
-"""Seconds between two looks at a process's figures, at most."""
+"""Largest number of seconds between two readings of a process's figures."""
 WARNED_DAYS = 30.0
 """Days before the end of a certificate from which on a warning is logged each day."""
 NEXT = 2.0
-"""Seconds between two looks at an agreement's file, whose next content a process that stays waits for."""
+"""Seconds between two reads of an agreement's file while a process waits for its next content (--stay)."""
 _DAY = 86_400.0
 _STALE = 60.0
-"""Seconds without a beat, beside the time of ten answers, after which a process is reported as hanging."""
+"""Seconds without a beat, in addition to the time of ten answers, after which a process is reported as hanging."""
 
 Ui = Annotated[bool, option("Show it in the browser of this machine.", "--ui", env="UI")]
 UiPort = Annotated[int, option("With --ui; 0: any that is free.", env="UI_PORT", min=0, max=65535)]
@@ -56,14 +57,14 @@ FIGURES = {
     "connected": "owners that are connected to the learner",
     "certificate_days": "days until the first of this party's certificates ends",
 }
-"""Names of all figures, without the prefix copriv_, and what each is."""
+"""Description of each figure, by its name without the prefix copriv_."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a monitor is told of a process.
+    """Figures of a process, for a monitor.
 
-    ready: whether it can answer (owner) or be dialled (learner) now; started: whether it has all that it waits for itself.
+    ready: whether it can answer (owner) or be dialled (learner) now. started: whether its own initialisation is complete.
     """
 
     ready: bool
@@ -92,7 +93,7 @@ def watchdog_seconds() -> float:
 
 @dataclass
 class Service:
-    """One party's process: `attended` runs its work, and tells systemd and a monitor how it is.
+    """One party's process: `attended` runs its work and reports its state to systemd and to a monitor.
 
     slot: seconds that an answer takes, in which the loop cannot beat.
     """
@@ -112,30 +113,29 @@ class Service:
         return time.monotonic() - self.beaten < _STALE + 10.0 * self.slot
 
     async def attended(self, work: Awaitable[Any], look: Callable[[], Figures]) -> Any:
-        """The result of the work; while it goes on, `look` is called in its loop."""
-        task, allowed = asyncio.ensure_future(work), watchdog_seconds()
+        """Run the work to its result, calling `look` in its event loop meanwhile."""
+        allowed = watchdog_seconds()
         if allowed:  # the loop does not beat during an answer
             allowed = max(allowed, 10.0 * self.slot)
             notify(f"WATCHDOG_USEC={allowed * 1e6:.0f}")
-        try:
-            while not task.done():
-                self._look(look)
-                if allowed:
-                    notify("WATCHDOG=1")
-                await asyncio.wait({task}, timeout=min(BEAT, allowed / 4 if allowed else BEAT))
+
+        def beat() -> None:
             self._look(look)
-            return await task
-        finally:
             if allowed:
-                notify("WATCHDOG_USEC=0")  # what follows has no loop that could beat
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task})
+                notify("WATCHDOG=1")
+
+        try:
+            return await _looked_at(work, beat, min(BEAT, allowed / 4 or BEAT))
+        finally:
+            self._look(look)
+            if allowed:
+                notify("WATCHDOG_USEC=0")  # after this, no event loop sends signs of life
 
     def _look(self, look: Callable[[], Figures]) -> None:
-        """Take the figures, and say once that the process is ready, and once a day that a certificate ends soon."""
+        """Update the figures; report once that the process is ready, and once a day that a certificate ends soon."""
         figures, self.beaten = look(), time.monotonic()
-        days = certificate_days(self.keys)
+        # The first to end of a party's two certificates, its own and its authority's.
+        days = (self.keys.ends - datetime.now(UTC)).total_seconds() / _DAY
         self.figures = Figures(figures.ready, {**figures.values, "certificate_days": days})
         if days < WARNED_DAYS and self.beaten - self._warned >= _DAY:
             self._warned = self.beaten
@@ -146,9 +146,23 @@ class Service:
             self._told_ready = True
 
 
+async def _looked_at(work: Awaitable[Any], look: Callable[[], None], every: float) -> Any:
+    """Run the work to its result, calling `look` in the same event loop at its beginning and then every `every` seconds."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not task.done():
+            look()
+            await asyncio.wait({task}, timeout=every)
+        return await task
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+
+
 @contextmanager
 def operated(service: Service, address: str | None) -> Iterator[None]:
-    """Tell systemd at the end of the block that the process stops; during it, serve what `_monitored` serves."""
+    """Serve metrics during the block (`_monitored`), and tell systemd at its end that the process stops."""
     try:
         with _monitored(service, address):
             yield
@@ -211,7 +225,7 @@ def _monitored(service: Service, address: str | None) -> Iterator[None]:
 
 
 def _exporter(service: Service) -> tuple[str, Callable[[], bytes], Callable[[], object]]:
-    """OpenTelemetry's Prometheus exporter: its content type, what returns the present figures, and what ends it."""
+    """OpenTelemetry's Prometheus exporter: its content type, a function that returns the figures, and one that ends it."""
     from opentelemetry.exporter.prometheus import PrometheusMetricReader
     from opentelemetry.metrics import Observation
     from opentelemetry.sdk.metrics import MeterProvider
@@ -228,7 +242,7 @@ def _exporter(service: Service) -> tuple[str, Callable[[], bytes], Callable[[], 
         kind(f"copriv_{name}", [of(name)], description=what)
 
     class Ours:
-        """The registry without what it has of the process itself: its processor time depends on the records."""
+        """The registry without the metrics of the process itself, whose processor time depends on the records."""
 
         def collect(self) -> Any:
             return (family for family in REGISTRY.collect() if family.name.startswith("copriv_"))
@@ -237,7 +251,7 @@ def _exporter(service: Service) -> tuple[str, Callable[[], bytes], Callable[[], 
 
 
 def agreements(first: Agreement, path: Path, stay: bool, service: Service) -> Iterator[Agreement]:
-    """The agreement that was read; where the process is to `stay`, then each other one that appears in its file."""
+    """Yield the agreement that was read and, with `stay`, each other agreement that replaces it in its file."""
     yield first
     known = first.fingerprint
     while stay:
@@ -249,7 +263,7 @@ def agreements(first: Agreement, path: Path, stay: bool, service: Service) -> It
 
 
 async def _next(path: Path, known: str, service: Service) -> Agreement:
-    """The agreement in a file, once it is another one than the `known`; why a file is none is logged once."""
+    """Wait for a file to hold another agreement than the `known` one; log once why a file is not valid."""
     said = ""
     while True:
         try:
@@ -264,14 +278,9 @@ async def _next(path: Path, known: str, service: Service) -> Agreement:
 
 
 def next_agreement(path: Path, known: str) -> Agreement | None:
-    """The agreement in a file, where it is another one than that of the `known` fingerprint; else None."""
+    """The agreement in a file; None where it has the `known` fingerprint."""
     found = Agreement.load(path)
     return None if found.fingerprint == known else found
-
-
-def certificate_days(keys: "Keys") -> float:
-    """Days until the first of a party's two certificates ends, its own and its authority's."""
-    return (keys.ends - datetime.now(UTC)).total_seconds() / _DAY
 
 
 @contextmanager
@@ -316,21 +325,24 @@ def run_stoppably(work: Awaitable[Any]) -> Any:
 def page_beside(
     watch: "Watch | None", look: Callable[[], None], port: int
 ) -> Iterator[Callable[[Awaitable[Any]], Any]]:
-    """A function that runs work stoppably; where there is a watch, with a page that shows the snapshots of `look`."""
+    """Yield a function that runs work stoppably, with a page of the snapshots that `look` takes where there is a watch."""
     if watch is None:
         yield run_stoppably
         return
-    from copriv.ui.live import page_served, with_snapshots
+    from copriv.ui.live import page_served
     from copriv.ui.server import take_place
 
     with page_served(watch, take_place(port=port), log):
-        yield lambda work: run_stoppably(with_snapshots(work, look))
+        try:
+            yield lambda work: run_stoppably(_looked_at(work, look, BEAT / 4))
+        finally:
+            look()
 
 
 def watched(
     conductor: "Conductor", public: "Records | None", strata: tuple[str, ...] | None, wanted: bool, port: int
 ) -> AbstractContextManager[Callable[[Awaitable[Any]], Any]]:
-    """A function that runs the learner's work, with a page where one is `wanted`."""
+    """As `page_beside`, for the learner's work, with a page if one is `wanted`."""
     if not wanted:
         return page_beside(None, lambda: None, port)
     needed()
@@ -346,30 +358,11 @@ def watched(
 
 
 def _forecast(agreement: Agreement, public: "Records", strata: tuple[str, ...] | None, watch: "Watch") -> None:
-    """Compute the forecast's band in another process, and add it to the page."""
-    import multiprocessing
-
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe(duplex=False)
-    # A daemon process, which ends with the run.
-    worker = context.Process(target=_send_band, args=(there, agreement, public, strata), daemon=True)
-    worker.start()
-    there.close()
-    try:
-        found = here.recv()
-    except EOFError:
-        return
-    if isinstance(found, str):
-        log(f"no forecast to hold the run against: {found}")
-    else:
-        watch.band = found
-
-
-def _send_band(to: Any, agreement: Agreement, public: "Records", strata: tuple[str, ...] | None) -> None:
-    """Send the forecast's band, or the text of the error that prevents it, from this process."""
+    """Compute the forecast's band in another process, which ends with the run, and add it to the page."""
     from copriv.ui.views import expected_band
 
-    try:
-        to.send(expected_band(agreement, public, strata))
-    except CoprivError as error:
-        to.send(str(error))
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        try:
+            watch.band = pool.apply(expected_band, (agreement, public, strata))
+        except CoprivError as error:
+            log(f"no forecast to hold the run against: {error}")

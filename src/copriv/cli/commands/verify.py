@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.options import (
-    AgreementOption,
-    AsJson,
-    CaOfKeys,
-    Head,
-    ModelOfRun,
-    RunPath,
-    authority_in,
-    option,
-)
+from copriv.cli.commands import options
+from copriv.cli.commands.options import option
 from copriv.cli.console import answer, waiting
 from copriv.errors import InvalidInput, UsageError
 
@@ -27,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def command(
-    run: RunPath,
-    agreement: Annotated[Path | None, AgreementOption] = None,
+    run: options.RunPath,
+    agreement: Annotated[Path | None, options.AgreementOption] = None,
     authority: Annotated[
         Path | None, option("Your own ca.pem; that of --keys, if it is given.", metavar="FILE")
     ] = None,
-    keys: CaOfKeys = None,
-    model: ModelOfRun = None,
-    head: Head = None,
+    keys: options.CaOfKeys = None,
+    model: options.ModelOfRun = None,
+    head: options.Head = None,
     ledger: Annotated[
         Path | None, option("An owner's ledger: its answers must be those in the run.", metavar="LEDGER")
     ] = None,
@@ -42,7 +34,7 @@ def command(
         Path | None,
         option("The learner's public rows, by which what followed a pilot is computed again.", metavar="TABLE"),
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Replay a run from agreement, queries and answers to its model; says which line is wrong, if one is."""
     from copriv.display.run import own_part_said, verdict_fields, verified
@@ -54,13 +46,15 @@ def command(
     own = None
     if agreement is not None:
         own = Agreement.load(agreement)
-    verdict = verify_run(run, own, authority_in(keys, authority), model, head)
-    planned_again = verdict.ok and (public is not None or _planned_without_rows(verdict))
+    verdict = verify_run(run, own, options.authority_in(keys, authority), model, head)
+    state = verdict.run_state
+    # Without public rows, the plan after a pilot follows from the run's file alone.
+    planned_again = verdict.ok and (public is not None or (state.agreed.data.declared_only and bool(state.known)))
     if planned_again:
         verdict = replace(verdict, problems=_what_followed(verdict, public, agreement or run))
     own_part = None
     if ledger is not None and verdict.ok:
-        own_part, problems = _own_part(ledger, run, own, authority_in(keys, authority), verdict.run)
+        own_part, problems = _own_part(ledger, run, own, options.authority_in(keys, authority), verdict.run)
         verdict = replace(verdict, problems=problems)
     trusted = {
         "agreement": agreement is not None,
@@ -87,7 +81,7 @@ def command(
 def _own_part(
     ledger: Path, run: Path, agreement: Agreement | None, authority: bytes | None, name: str
 ) -> "tuple[dict[str, Any] | None, tuple[Problem, ...]]":
-    """How an owner's answers in its ledger and those in a run's file compare, as `copriv report` says it, and what is wrong."""
+    """Compare an owner's answers in its ledger with those in a run's file, as `copriv report` does, and list the problems."""
     from copriv.network.verify_lines import Problem
     from copriv.report import RunFile, document
 
@@ -103,7 +97,7 @@ def _planned_without_rows(verdict: "Verdict") -> bool:
 
 
 def _what_followed(verdict: "Verdict", public: Path | None, beside: Path) -> "tuple[Problem, ...]":
-    """What is wrong with what followed a run's pilot, by the public rows if any; `beside`: where the dictionary is."""
+    """Plan again the run that followed a pilot, and list its differences; `beside`: a file beside the dictionary."""
     from copriv.forecast.phases import AfterPilot
     from copriv.network.setup import load_dictionary, public_records, public_strata
     from copriv.network.verify_lines import Problem

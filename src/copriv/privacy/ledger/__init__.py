@@ -6,8 +6,8 @@
 
 A crash between the two costs budget and never privacy.
 
-With pure ε, each answer costs its share, and shares add up. The answers of an (ε, δ) run are private *together*: a part
-of them has no share that adds up. So the first charge of such a run pays for all of them, and those after it nothing.
+With pure ε, each answer has a cost, and costs add up. The answers of an (ε, δ) run are private *together*, and a part of them
+has no cost that adds up. The first charge of such a run therefore pays for all of them, and later charges cost nothing.
 
 A run may be a sequence of phases (`PhaseBudget`), each with a mechanism, a budget and a number of answers that are fixed
 before it begins; what is asked in a phase may follow from all that was released before. Phases add up (adaptive
@@ -16,7 +16,7 @@ together with the answers of that phase alone.
 """
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
@@ -67,7 +67,7 @@ class Ledger(Protocol):
     """The ledger of an owner; `tests/contracts/` has the tests that every implementation must pass."""
 
     def open_for(self, fingerprint: str, delta: Fraction) -> None:
-        """Say which agreement's answers are charged from here on. Raises BudgetRefused where δ was paid for another's.
+        """Set the agreement whose answers are charged from now on. Raises BudgetRefused where δ was paid for another one.
 
         The answers of an (ε, δ) run are private together, and with nobody else's.
         """
@@ -102,7 +102,7 @@ class Ledger(Protocol):
         """
 
     def in_phase(self, number: int) -> Sums:
-        """What was charged in the phase of this number; nothing where it has not begun."""
+        """Sums charged in the phase of this number; 0 before it begins."""
 
     @property
     def answers(self) -> int:
@@ -124,27 +124,139 @@ class Ledger(Protocol):
         """
 
 
+@dataclass
+class RunTotals:
+    """Budget and spending of one run."""
+
+    fingerprint: str
+    epsilon: Fraction
+    cap: int
+    delta: Fraction = Fraction(0)
+    spent: Fraction = Fraction(0)
+    spent_delta: Fraction = Fraction(0)
+    charged: int = 0
+    answered: int = 0
+    ahead: int = 0
+    """Number of answers that are paid for in advance and were not asked for yet."""
+    each: Fraction = Fraction(0)
+    """ε of one of them."""
+    phases: Begun = field(default_factory=list)
+    """Phases that have begun; empty for a run of one phase."""
+
+    @property
+    def phase(self) -> PhaseBudget | None:
+        """The present phase; None for a run of one phase."""
+        return self.phases[-1][0] if self.phases else None
+
+    @property
+    def before(self) -> Sums:
+        """Sums of the run when this phase began."""
+        return self.phases[-1][1] if self.phases else NOTHING
+
+    @property
+    def committed(self) -> Fraction:
+        """ε that is spent or paid for ahead."""
+        return self.spent + self.ahead * self.each
+
+    @property
+    def sums(self) -> Sums:
+        """Sums spent or paid for in advance."""
+        return self.committed, self.spent_delta, self.charged + self.ahead
+
+    @property
+    def budget(self) -> PhaseBudget:
+        """Budget of the present phase, or of a run of one phase."""
+        return self.phase or PhaseBudget(0, self.epsilon, self.cap, self.delta)
+
+    @property
+    def paid(self) -> Sums:
+        """Sums spent or paid for in advance since the present phase began."""
+        return since(self.before, self.sums)
+
+    @property
+    def left(self) -> int:
+        """Number of answers of the run that are not paid for."""
+        return self.cap - self.charged - self.ahead
+
+    @property
+    def by_phase(self) -> list[Sums]:
+        """Sums spent in each phase that has begun, without payment in advance; one entry for a run of one phase."""
+        spent = (self.spent, self.spent_delta, self.charged)
+        return [self.in_phase(phase.number, spent) for phase, _ in self.phases] or [spent]
+
+    def in_phase(self, number: int, so_far: Sums) -> Sums:
+        """Sums charged in the phase of this number; a run of one phase has number 1. so_far: the present sums of the run."""
+        if not self.phases:
+            return so_far if number == 1 else NOTHING
+        for k, (phase, before) in enumerate(self.phases, start=1):
+            if phase.number == number:
+                return since(before, self.phases[k][1] if k < len(self.phases) else so_far)
+        return NOTHING
+
+    def begins(self, owner: str, phase: PhaseBudget | None) -> bool:
+        """Whether a charge of this phase begins it. Raises BudgetRefused out of order."""
+        current = self.phase
+        if phase == current:
+            return False
+        if (
+            phase is None
+            or phase.number <= (current.number if current else 0)
+            or (not current and self.left < self.cap)
+        ):
+            now, asked = (f"phase {one.number}" if one else "a run of one phase" for one in (current, phase))
+            raise BudgetRefused(
+                f"{owner} refused: {asked} was asked for in {now}; phases follow each other, as was agreed"
+            )
+        return True
+
+    def to_pay(self, owner: str, asked: Cost, phase: PhaseBudget | None) -> Cost:
+        """Cost of a charge, given the sums that are paid already.
+
+        Raises BudgetRefused for a charge that is not positive, out of the order of phases, or beyond the budget of its phase.
+        """
+        epsilon, delta = asked
+        spent, spent_delta, answers = NOTHING if self.begins(owner, phase) else self.paid
+        if not epsilon > 0 or delta < 0:
+            raise BudgetRefused(f"{owner} refused: a charge must be above 0, not {epsilon} (delta {delta})")
+        whole = "run" if phase is None else "phase"
+        if spent_delta == 0 and delta > 0 and spent > 0:
+            raise BudgetRefused(f"{owner} refused: a {whole} of pure epsilon was asked for delta {float(delta):g}")
+        if spent_delta > 0 and (epsilon, delta) != (spent, spent_delta):
+            raise BudgetRefused(
+                f"{owner} refused: the {whole} is paid for with epsilon {float(spent):g} and delta {float(spent_delta):g}, "
+                f"and asked for {float(epsilon):g} and {float(delta):g}"
+            )
+        cost = (Fraction(0), Fraction(0)) if spent_delta > 0 else asked
+        if phase is not None:
+            budget, left = (phase.epsilon, phase.delta), phase.answers - answers
+            refuse_overspending(
+                owner, cost, budget, (spent, spent_delta), left, f" This is the budget of phase {phase.number}."
+            )
+        return cost
+
+    def refuse_overspending(self, owner: str, cost: Cost) -> None:
+        """Raise BudgetRefused where the cost exceeds the run's budget that is left, or no answer is left."""
+        refuse_overspending(owner, cost, (self.epsilon, self.delta), (self.committed, self.spent_delta), self.left)
+
+
 class MemoryLedger:
     """A ledger in memory, for a single session; a budget that must outlive the process needs a file."""
 
     head = ""
 
     def __init__(self, owner: str, epsilon: Fraction, answers: int, delta: Fraction = Fraction(0)) -> None:
-        self._owner, self._epsilon, self._delta, self._cap = owner, epsilon, delta, answers
+        self._owner, self._run, self._with_delta = owner, RunTotals("", epsilon, answers, delta), False
         self._charged: dict[str, bytes] = {}
-        self._spent = self._spent_delta = Fraction(0)
-        self._phases: Begun = []
         self._answers: dict[str, Array] = {}
         self._one_at_a_time = threading.Lock()
-        self._agreement, self._with_delta = "", False
 
     def open_for(self, fingerprint: str, delta: Fraction) -> None:
-        if self._agreement not in ("", fingerprint) and (self._with_delta or delta > 0):
+        if self._run.fingerprint not in ("", fingerprint) and (self._with_delta or delta > 0):
             raise BudgetRefused(
                 f"{self._owner} refused: this ledger counts for another agreement, and what delta pays for is private "
                 "together with that one's answers alone; give each agreement a ledger of its own"
             )
-        self._agreement, self._with_delta = fingerprint, delta > 0
+        self._run.fingerprint, self._with_delta = fingerprint, delta > 0
 
     def released(self, identity: str, theta: Float[Array, " p"]) -> Float[Array, " answer"] | None:
         if identity not in self._charged:
@@ -170,29 +282,16 @@ class MemoryLedger:
         with self._one_at_a_time:
             if identity in self._charged:
                 raise QueryRefused(f"{self._owner} refused: query {identity} is already charged")
-            so_far = self._so_far
-            cost, new = self._to_pay((epsilon, delta), phase)
-            refuse_overspending(self._owner, cost, (self._epsilon, self._delta), so_far[:2], self._cap - so_far[2])
+            run = self._run
+            cost = run.to_pay(self._owner, (epsilon, delta), phase)
+            run.refuse_overspending(self._owner, cost)
             self._charged[identity] = theta.tobytes()
-            self._phases += new
-            self._spent, self._spent_delta = self._spent + cost[0], self._spent_delta + cost[1]
-
-    def _to_pay(self, asked: Cost, phase: PhaseBudget | None) -> tuple[Cost, Begun]:
-        """What a charge costs, and its phase if that begins with it. Raises BudgetRefused."""
-        so_far = self._so_far
-        current, before = self._phases[-1] if self._phases else (None, NOTHING)
-        new: Begun = []
-        if begins(self._owner, phase, current, so_far[2]):
-            assert phase is not None, "a run of phases stays one"
-            new, before = [(phase, so_far)], so_far
-        return to_pay(self._owner, asked, since(before, so_far), phase), new
+            if phase is not None and phase != run.phase:
+                run.phases.append((phase, run.sums))
+            run.spent, run.spent_delta, run.charged = run.spent + cost[0], run.spent_delta + cost[1], run.charged + 1
 
     def in_phase(self, number: int) -> Sums:
-        return of_phase(self._phases, number, self._so_far)
-
-    @property
-    def _so_far(self) -> Sums:
-        return self._spent, self._spent_delta, self.answers
+        return self._run.in_phase(number, self._run.sums)
 
     def record(self, identity: str, gradient: Float[Array, " p"]) -> None:
         if identity not in self._charged or identity in self._answers:
@@ -201,64 +300,20 @@ class MemoryLedger:
 
     @property
     def answers(self) -> int:
-        return len(self._charged)
+        return self._run.charged
 
     @property
     def spent(self) -> Fraction:
-        return self._spent
+        return self._run.spent
 
     @property
     def spent_delta(self) -> Fraction:
-        return self._spent_delta
+        return self._run.spent_delta
 
 
 def since(before: Sums, so_far: Sums) -> Sums:
-    """What was added to the sums `before`."""
+    """Difference of two sums of a run."""
     return so_far[0] - before[0], so_far[1] - before[1], so_far[2] - before[2]
-
-
-def of_phase(phases: Begun, number: int, so_far: Sums) -> Sums:
-    """What was charged in the phase of this number, of a run whose sums are `so_far`."""
-    for k, (phase, before) in enumerate(phases, start=1):
-        if phase.number == number:
-            return since(before, phases[k][1] if k < len(phases) else so_far)
-    return NOTHING
-
-
-def begins(owner: str, phase: PhaseBudget | None, current: PhaseBudget | None, answers: int) -> bool:
-    """Whether a charge of this phase begins it, after so many answers of the run. Raises BudgetRefused out of order."""
-    if phase == current:
-        return False
-    last = current.number if current else 0
-    if phase is None or phase.number <= last or (current is None and answers > 0):
-        now, asked = (f"phase {one.number}" if one else "a run of one phase" for one in (current, phase))
-        raise BudgetRefused(f"{owner} refused: {asked} was asked for in {now}; phases follow each other, as was agreed")
-    return True
-
-
-def to_pay(owner: str, asked: Cost, paid: Sums, phase: PhaseBudget | None = None) -> Cost:
-    """What a charge adds to what is paid already. Raises BudgetRefused for a charge that is not one, or beyond its phase.
-
-    paid: what the answers of its phase have cost so far, and how many they are.
-    """
-    (epsilon, delta), (spent, spent_delta, answers) = asked, paid
-    if not epsilon > 0 or delta < 0:
-        raise BudgetRefused(f"{owner} refused: a charge must be above 0, not {epsilon} (delta {delta})")
-    whole = "run" if phase is None else "phase"
-    if spent_delta == 0 and delta > 0 and spent > 0:
-        raise BudgetRefused(f"{owner} refused: a {whole} of pure epsilon was asked for delta {float(delta):g}")
-    if spent_delta > 0 and (epsilon, delta) != (spent, spent_delta):
-        raise BudgetRefused(
-            f"{owner} refused: the {whole} is paid for with epsilon {float(spent):g} and delta {float(spent_delta):g}, "
-            f"and asked for {float(epsilon):g} and {float(delta):g}"
-        )
-    cost = (Fraction(0), Fraction(0)) if spent_delta > 0 else asked
-    if phase is not None:
-        budget, left = (phase.epsilon, phase.delta), phase.answers - answers
-        refuse_overspending(
-            owner, cost, budget, (spent, spent_delta), left, f" This is the budget of phase {phase.number}."
-        )
-    return cost
 
 
 def refuse_overspending(owner: str, cost: Cost, budget: Cost, spent: Cost, answers_left: int, whose: str = "") -> None:

@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,7 +34,7 @@ class Chain:
         self._descriptor, self._witness, self._end, self._process = descriptor, witness, 0, os.getpid()
 
     def known(self, identity: str) -> Charged | None:
-        """The charge of a query, also where it is paid for ahead and not written yet; None where there is none."""
+        """The charge of a query, including one that is paid for in advance and not written yet; None without one."""
         if (paid := self.pending.get(identity)) is not None:
             return Charged(paid.run, paid.content, paid.epsilon or ZERO, self.totals.runs[paid.run].phase)
         return self.charged.get(identity)
@@ -43,7 +44,7 @@ class Chain:
         return head in self._heads
 
     def close(self) -> None:
-        """Write what is pending, flush and close the file. A forked process only closes it."""
+        """Write pending charges, flush and close the file. A forked process only closes it."""
         if os.getpid() != self._process:
             self._close_files()
             return
@@ -68,8 +69,8 @@ class Chain:
     def append(self, *entries: Entry, at_once: bool = True) -> None:
         """Write lines, all or none; they count when this returns.
 
-        at_once: whether to wait until they, and their witness, are on the disk. Otherwise they are flushed with later lines,
-        which is for lines that spend nothing beyond what is on the disk already.
+        at_once: whether to wait until the lines and their witness are on the disk. Otherwise they are flushed with later lines,
+        which is allowed for lines that spend nothing beyond the charges on the disk.
         """
         self._check_place()
         try:
@@ -107,11 +108,10 @@ class Chain:
             own = os.fstat(self._descriptor)
         except OSError as error:
             raise LedgerFailed(f"{self.path.name}: cannot be read ({error}); nothing was answered") from None
-        try:
-            there = self.path.stat()
-        except OSError:
-            there = None
-        if there is None or not os.path.samestat(own, there):
+        there = False
+        with suppress(OSError):
+            there = os.path.samestat(own, self.path.stat())
+        if not there:
             raise LedgerDamaged(f"{self.path.name}: the file was moved or replaced while in use; nothing was charged")
         _refuse_names(self.path, own.st_nlink)
         if own.st_size != self._end:

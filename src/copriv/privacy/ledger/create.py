@@ -109,7 +109,7 @@ def adopt(path: str | Path, owner: str, head: str, witness: str | Path, keys: st
                 "brought to another folder by moving its file there first"
             )
         # Without a list of these keys, witnesses show whether another ledger was in use, which may have replaced this one.
-        known = {totals.identity, *(line.entry.content for line in read_lines(path) if line.kind == "before")}
+        known = {totals.identity, *(line.content for line in read_lines(path) if line.kind == "before")}
         later = [
             each for each in book.counting(book.folder, folder) if each not in counting and each.ledger not in known
         ]

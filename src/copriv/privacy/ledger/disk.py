@@ -17,6 +17,8 @@ except ImportError:  # Windows
     import msvcrt
 
 BINARY = getattr(os, "O_BINARY", 0)
+_HELD = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
+"""Errors of locking a file that another process holds."""
 
 
 class InUse(CoprivError):
@@ -40,7 +42,7 @@ def flush(descriptor: int) -> None:
 
 
 def close(descriptor: int) -> None:
-    """Close a file. An error is ignored: the system releases the file anyway, and what counts was flushed before."""
+    """Close a file. An error is ignored: the system releases the file anyway, and the content was flushed before."""
     with suppress(OSError):
         os.close(descriptor)
 
@@ -81,12 +83,7 @@ def lock(descriptor: int, path: Path, what: str) -> None:
             os.lseek(descriptor, 1 << 40, os.SEEK_SET)  # a byte beyond those that are read
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
     except OSError as error:
-        if error.errno not in (
-            errno.EAGAIN,
-            errno.EWOULDBLOCK,
-            errno.EACCES,
-            errno.EDEADLK,
-        ):  # another cause than a holder
+        if error.errno not in _HELD:
             raise CoprivError(
                 f"{path}: the {what} cannot be locked ({error.strerror}), so that nobody can tell whether another process "
                 "has it; keep it on a disk of this machine"

@@ -37,23 +37,19 @@ from jaxtyping import Float
 
 from copriv.errors import BudgetRefused, QueryRefused
 from copriv.privacy.ledger import (
-    NOTHING,
     AnswerLost,
     Cost,
     LedgerDamaged,
     LedgerFailed,
     PhaseBudget,
+    RunTotals,
     Sums,
-    begins,
-    of_phase,
     refuse_overspending,
-    since,
-    to_pay,
 )
 from copriv.privacy.ledger.book import Book, home
 from copriv.privacy.ledger.chain import Chain
 from copriv.privacy.ledger.disk import BINARY, close, lock
-from copriv.privacy.ledger.lines import ZERO, Charged, Entry, RunTotals, digest
+from copriv.privacy.ledger.lines import ZERO, Charged, Entry, digest
 from copriv.privacy.ledger.read import first_hash
 from copriv.privacy.ledger.witness import Witness
 from copriv.types import Array
@@ -258,15 +254,12 @@ class RunLedger:
         file, totals, run = self.file, self.file.totals, self._totals
         if file.known(identity) is not None:
             raise QueryRefused(f"{totals.owner} refused: query {identity} is already charged")
-        new = begins(totals.owner, phase, run.phase, run.charged + run.ahead)
-        paid = NOTHING if new else since(run.before, run.sums)
         if self._is_paid_for(asked[0], phase) and asked[1] == 0:
             return asked
-        cost = to_pay(totals.owner, asked, paid, phase)
-        left = run.cap - run.charged - run.ahead
-        refuse_overspending(totals.owner, cost, (run.epsilon, run.delta), (run.committed, run.spent_delta), left)
+        cost = run.to_pay(totals.owner, asked, phase)
+        run.refuse_overspending(totals.owner, cost)
         refuse_overspending(
-            totals.owner, cost, (totals.lifetime, totals.lifetime_delta), (totals.committed, totals.spent_delta), left,
+            totals.owner, cost, (totals.lifetime, totals.lifetime_delta), (totals.committed, totals.spent_delta), run.left,
             " This is the lifetime budget, over all runs on this data.",
         )  # fmt: skip
         return cost
@@ -287,10 +280,10 @@ class RunLedger:
     def _next(self, paid: int, answered: Charged) -> list[Entry]:
         """The line that pays for the next answers of a phase, once the last one that was paid for ahead is given; else none."""
         totals, run, each = self.file.totals, self._totals, answered.epsilon
-        spent, spent_delta, answers = since(run.before, run.sums)
+        spent, spent_delta, answers = run.paid
         if not each or spent_delta > 0 or run.ahead > paid or answered.phase != run.phase:
             return []
-        room = min(run.budget.answers - answers, run.cap - run.charged - run.ahead)
+        room = min(run.budget.answers - answers, run.left)
         left = min(run.budget.epsilon - spent, run.epsilon - run.committed, totals.lifetime - totals.committed)
         number = min(self.file.ahead, room, left // each)
         if number < 1:
@@ -302,7 +295,7 @@ class RunLedger:
         return [entry for entry in self.file.pending.values() if entry.run == self._run]
 
     def in_phase(self, number: int) -> Sums:
-        return of_phase(self._totals.phases, number, (self.spent, self.spent_delta, self.answers))
+        return self._totals.in_phase(number, (self.spent, self.spent_delta, self.answers))
 
     @property
     def answers(self) -> int:

@@ -34,7 +34,8 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Float
 
-from copriv.privacy.ledger import NOTHING, Begun, LedgerDamaged, PhaseBudget, Sums, of_phase, since
+from copriv.privacy.ledger import LedgerDamaged, PhaseBudget, since
+from copriv.privacy.ledger import RunTotals as RunTotals
 from copriv.types import Array
 
 START = hashlib.sha256(b"copriv ledger 2").hexdigest()
@@ -148,67 +149,6 @@ class Charged:
 
 
 @dataclass
-class RunTotals:
-    """The budget of one run, and what it has spent."""
-
-    fingerprint: str
-    epsilon: Fraction
-    cap: int
-    delta: Fraction = ZERO
-    spent: Fraction = ZERO
-    spent_delta: Fraction = ZERO
-    charged: int = 0
-    answered: int = 0
-    ahead: int = 0
-    """Number of answers that are paid for and were not asked for yet."""
-    each: Fraction = ZERO
-    """ε of one of them."""
-    phases: Begun = field(default_factory=list)
-    """Those that have begun; none where the run is one phase."""
-
-    @property
-    def phase(self) -> PhaseBudget | None:
-        """The one that is charged for; None where the run is one phase."""
-        return self.phases[-1][0] if self.phases else None
-
-    @property
-    def before(self) -> Sums:
-        """Sums of the run when this phase began."""
-        return self.phases[-1][1] if self.phases else NOTHING
-
-    @property
-    def committed(self) -> Fraction:
-        """ε that is spent or paid for ahead."""
-        return self.spent + self.ahead * self.each
-
-    @property
-    def sums(self) -> Sums:
-        """What is spent or paid for ahead."""
-        return self.committed, self.spent_delta, self.charged + self.ahead
-
-    @property
-    def budget(self) -> PhaseBudget:
-        """What may be charged since `before`: the phase's budget, or the run's."""
-        return self.phase or PhaseBudget(0, self.epsilon, self.cap, self.delta)
-
-    @property
-    def by_phase(self) -> list[Sums]:
-        """What is spent in each phase that has begun; of a run of one phase, in all. Payment ahead is not in it."""
-        return [self.in_phase(phase.number) for phase, _ in self.phases] or [self.in_phase(1)]
-
-    def in_phase(self, number: int) -> Sums:
-        """What is spent in the phase of this number; a run of one phase has number 1. Payment ahead is not in it."""
-        spent = (self.spent, self.spent_delta, self.charged)
-        if not self.phases:
-            return spent if number == 1 else NOTHING
-        return of_phase(self.phases, number, spent)
-
-    def lose_ahead(self) -> None:
-        """Count what is paid for ahead as given."""
-        self.spent, self.charged, self.ahead = self.committed, self.charged + self.ahead, 0
-
-
-@dataclass
 class Totals:
     """The totals that follow from the lines alone."""
 
@@ -301,15 +241,16 @@ class Totals:
         return True
 
     def _lose_ahead(self, run: RunTotals) -> None:
+        """Count answers that are paid for in advance as given."""
         lost = run.ahead * run.each
         self.spent, self.ahead = self.spent + lost, self.ahead - lost
-        run.lose_ahead()
+        run.spent, run.charged, run.ahead = run.committed, run.charged + run.ahead, 0
 
     def _check(self, line: Line, run: RunTotals) -> None:
         whole = PhaseBudget(0, run.epsilon, run.cap, run.delta)
         beyond = any(
             ε > most.epsilon or δ > most.delta or answers > most.answers
-            for most, (ε, δ, answers) in ((whole, run.sums), (run.budget, since(run.before, run.sums)))
+            for most, (ε, δ, answers) in ((whole, run.sums), (run.budget, run.paid))
         )
         if beyond or self.committed > self.lifetime or self.spent_delta > self.lifetime_delta:
             raise LedgerDamaged(f"ledger: line {line.number} overspends, which no owner writes")

@@ -17,7 +17,7 @@ from copriv.types import Array
 
 @dataclass(frozen=True)
 class PhaseLedger:
-    """The part of `ledger` that a phase of the run under the agreement `fingerprint`, with this δ, has."""
+    """The part of a run's `ledger` that belongs to `phase`; fingerprint, delta: those of the whole agreement."""
 
     ledger: Ledger
     phase: PhaseBudget

@@ -76,7 +76,7 @@ def first_hash(path: Path, descriptor: int) -> str:
 
 
 def empty(path: Path) -> LedgerDamaged:
-    """What is wrong with a file without lines."""
+    """Error for a file without lines."""
     return LedgerDamaged(
         f"{path}: is empty, and a ledger never is: it was cut off, or a file was made in its place. Restore the ledger; only "
         "if there never was one, remove this file and make one (copriv ledger create)"

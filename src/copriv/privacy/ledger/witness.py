@@ -99,7 +99,7 @@ class Witness:
     def open(cls, folder: Path, ledger: str) -> "Witness | None":
         """The witness of the ledger of this identity, for this process alone; None where there is none.
 
-        Raises InUse while another process has it, by whatever copy of the ledger, and LedgerFailed.
+        Raises InUse while another process has it, through any copy of the ledger, and LedgerFailed.
         """
         path = _path(folder, ledger)
         try:
