@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import chdtri, chndtr, chndtrinc
+from scipy.special import chdtri, chndtr, chndtrinc, chndtrix
 
 from copriv.agreement import Agreement
 from copriv.mechanisms import GradientNoise
@@ -187,6 +187,18 @@ def interval(raw: float, noise: float, p: float, wobble: float = 0.0) -> tuple[f
     wide = float(np.exp(1.645 * wobble))  # 90 % of a normal number lie within 1.645 standard errors
     low, high = distances(raw, noise, p, np.array([1.0 - SURE, SURE]))
     return float(low) / wide, float(high) * wide
+
+
+def interval_about(raw: float, noise: float, p: float, wobble: float = 0.0) -> tuple[float, float]:
+    """90 % interval of a distance from an origin that is known with noise; `raw`: the distance from where it is taken to be.
+
+    So it is where a run begins at the optimum of the rows by which its end is judged: their error is in both.
+    """
+    wide, seen = float(np.exp(1.645 * wobble)), p * raw / max(noise, 1e-300)
+    if seen >= 1e8:
+        return raw / wide, raw * wide
+    low, high = (float(chndtrix(q, p, seen)) * noise / p for q in (SURE, 1.0 - SURE))
+    return low / wide, high * wide
 
 
 def distances(

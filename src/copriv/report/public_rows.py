@@ -17,7 +17,7 @@ from copriv.forecast.assessment import AS_AGREED, WORLDS, Assessment, assess
 from copriv.model.fitness import relative_fitness
 from copriv.network.run import run_totals
 from copriv.populations.dealt import draw_worlds, heterogeneity_of
-from copriv.populations.diagnosis import diagnose, interval
+from copriv.populations.diagnosis import diagnose, interval, interval_about
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.terms.heterogeneity import effective_directions
@@ -44,7 +44,15 @@ class PublicRows:
     def estimate(self, theta: Float[Array, " p"]) -> float:
         """Estimate ψ of a model on the owners' records; see `judged`."""
         f = np.array(float(self._everybody.problem.fitness.value(theta)))
-        return float(relative_fitness(f, self._everybody.optimum)) - self._of_best
+        return self._estimate(float(relative_fitness(f, self._everybody.optimum)))
+
+    @property
+    def _may_begin_here(self) -> bool:
+        """Whether the run may begin at the optimum of these rows."""
+        return self.agreement.agreement.start is not None
+
+    def _estimate(self, ψ: float) -> float:
+        return ψ + self._of_best if self._may_begin_here else ψ - self._of_best
 
     def judged(self, theta: Float[Array, " p"]) -> dict[str, Any]:
         """Compute f and ψ of a model on the public rows, and estimate ψ on the owners' records.
@@ -52,18 +60,25 @@ class PublicRows:
         On the public rows, ψ of the owners' best model is κ(1/n₀ + 1/n) on average, with n₀ public rows (`public_sample`). The
         estimate subtracts that, and can be below 0. "low" and "high" are its 90 % confidence interval: with e = θ − θ*, and θ*
         differing by c ~ N(0, C) between the two samples, ψ is ½(e + c)ᵀA(e + c)/f (`populations.diagnosis`).
+
+        A run that begins at a given start may begin at the optimum of these rows. θ then keeps a part of c, which depends on its
+        steps and is not computed: the estimate is the larger of those without and with all of c, and the interval has both.
         """
-        sample, least, of_best = self._everybody, self._everybody.optimum.value, self._of_best
+        sample, least_fitness, of_best = self._everybody, self._everybody.optimum.value, self._of_best
         f = float(sample.problem.fitness.value(theta))
         ψ = float(relative_fitness(np.array(f), sample.optimum))
-        low, high = interval(ψ, of_best, effective_directions(sample.hessian @ sample.spread), sample.wobble)
+        p = effective_directions(sample.hessian @ sample.spread)
+        low, high = interval(ψ, of_best, p, sample.wobble)
+        if self._may_begin_here:
+            least, most = interval_about(ψ, of_best, p, sample.wobble)
+            low, high = min(low, least), max(high, most)
         return {
             "rows": self.rows,
             "fitness": f,
-            "least_fitness": least,
+            "least_fitness": least_fitness,
             "relative_fitness": ψ,
             "of_the_best_model": of_best,
-            "estimate": ψ - of_best,
+            "estimate": self._estimate(ψ),
             "low": low,
             "high": high,
         }
