@@ -1,6 +1,7 @@
 """Runs of sums that owners may be missing from: owners that die, are slow or stay away, a learner that is killed or lies."""
 
 import asyncio
+import sqlite3
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,14 @@ import numpy as np
 import pytest
 
 from copriv.agreement import Agreement
-from copriv.display.run import verified
+from copriv.display.run import verdict_fields, verified
 from copriv.errors import AgreementError, Unreachable
 from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent
 from copriv.network.learner import Learner
 from copriv.network.messages import Finished, MaskOpened, PublicKeys, Refusal, SetSigned, SumQuery, Survivors, encode
 from copriv.network.run_state import Conductor
-from copriv.network.store import RunStore
+from copriv.network.store import RunStore, StoreFailed
 from copriv.network.turns import Conduct
 from copriv.network.verify import verify_run
 from copriv.privacy.release_time import ReleaseTime
@@ -92,6 +93,44 @@ def expected(agreed: Agreement, noise: list[tuple[str, list[int]]], sums: list[l
         there = sum(UNITS[name] for name in names) / total
         θ = np.clip(θ - 0.3 / np.sqrt(k) * (0.1 * θ + cells * cell / there), -10.0, 10.0)
     return θ
+
+
+@pytest.mark.parametrize("lies", [False, True])
+def test_a_sum_that_the_learner_may_have_seen_and_not_used_is_named(tmp_path: Path, held: Held, lies: bool) -> None:
+    """It keeps its file as it was before the sum, and asks for another one."""
+    agreed = agreed_by(held, attempts=1, dropouts=1)
+    consortium, event, patient = (
+        Consortium(tmp_path, agreed, "memory", held),
+        RunStore.event,
+        Conduct(deadline=1.0, patience=20.0),
+    )
+
+    def forgets(store: RunStore, named: str, *numbers: Any, **said: Any) -> None:
+        if named == "survivors":
+            store.commit()
+        event(store, named, *numbers, **said)
+        if named == "stepped":
+            store.roll_back()
+            raise store._failed(sqlite3.OperationalError("a sum that the learner does not like"))
+
+    async def whole() -> Conductor:
+        owners = [asyncio.ensure_future(consortium.own(i, records=RECORDS[NAMES[i]])) for i in range(4)]
+        if lies:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(RunStore, "event", forgets)
+                with pytest.raises(StoreFailed, match="does not like"):
+                    await consortium.learn(patient)
+        conductor = await consortium.learn(patient, resume=lies)
+        await asyncio.wait(owners, timeout=5)
+        return conductor
+
+    conductor = asyncio.run(asyncio.wait_for(whole(), 60))
+    assert finished(conductor), conductor.outcome
+    verdict = verify_run(tmp_path / "run.db", agreed, held["learner"].authority)
+    assert (verdict.problems, verdict.missing, verdict.unused_sums) == ((), {}, (1,) * lies)
+    assert verdict_fields(verdict)["unused_sums"] == [1] * lies
+    told = " ".join(map(str, verified(verdict, None, {"agreement": True, "authority": True})))
+    assert ("Given up with all answers that a sum takes: turn 1." in told) == lies
 
 
 class Late(Table):

@@ -164,6 +164,7 @@ def verdict_fields(verdict: "Verdict") -> dict[str, Any]:
         "answers": verdict.answers,
         "missing": verdict.missing,
         "not_closed": list(verdict.not_closed),
+        "unused_sums": list(verdict.unused_sums),
         "rounding": verdict.rounding,
         "theta": None if verdict.model is None else verdict.model.tolist(),
         "problems": [{"line": problem.line, "what": problem.what} for problem in verdict.problems],
@@ -233,6 +234,12 @@ def verified(verdict: "Verdict", model: Path | None, trusted: dict[str, bool]) -
         yield (
             f"No signed count at the end from {printable(listed(verdict.not_closed), 300)}: whether the last answers are all "
             "here, only the owner's ledger says (--ledger, or copriv report)."
+        )
+    if verdict.unused_sums:
+        turns = printable(listed([*map(str, verdict.unused_sums)]), 300)
+        yield (
+            f"Given up with all answers that a sum takes: turn {turns}. The learner may have seen their sum and not used it, "
+            "or an owner was lost before the sum was known; this run cannot say which."
         )
     if not trusted["agreement"]:
         yield "The agreement is the file's own: with --agreement it is held against yours."

@@ -205,6 +205,8 @@ class Run:
         """Number of turns that moved the model."""
         self.moved_by: tuple[str, ...] = ()
         """The owners whose answers moved it last."""
+        self.unused_sums: list[int] = []
+        """Turns that were abandoned with as many answers as a sum takes that owners may be missing from."""
         self.answered_since_step: set[int] = set()
         """Participants that answered since the model last moved (A2 with a window)."""
         self._trajectory: Trajectory | None = None
@@ -358,7 +360,10 @@ class Run:
                 if self.stepped % self.window == 0:
                     self.answered_since_step.clear()
             case "abandoned":
-                del self.open[self.turn_numbered(said["turn"]).participant]
+                turn = self.open.pop(self.turn_numbered(said["turn"]).participant)
+                least = len(self.members[turn.participant]) - self.agreement.dropouts
+                if self.agreement.dropouts and len(turn.answers) >= least:
+                    self.unused_sums.append(turn.number)
             case "refused":
                 party = self.parties[said["owner"]]
                 party.refusals += 1

@@ -10,7 +10,8 @@ problems. Taken from the file are only the public dictionary, whose fingerprint 
 learner's public rows (`record.realised.public`, `record.forecast`), which are claims that the learner signed.
 
 The file does not show answers that the learner never recorded, unless their owner signed a final count
-(`Verdict.missing`, `Verdict.not_closed`); and lines after the last signature are the learner's claims.
+(`Verdict.missing`, `Verdict.not_closed`), nor whether a sum was seen that was not used (`Verdict.unused_sums`); and lines
+after the last signature are the learner's claims.
 """
 
 import math
@@ -51,6 +52,9 @@ class Verdict(Shown):
     """Number of answers that an owner counted and that are not in the file (lost or omitted), by owner."""
     not_closed: tuple[str, ...]
     """Owners without a signed count after their last query, whose last answers may be missing as well."""
+    unused_sums: tuple[int, ...]
+    """Turns that were abandoned with as many answers as a sum takes, where owners may be missing: the learner may have seen
+    their sum, and left out the parts of its mask."""
     authority: str
     """SHA-256 of the authority's certificate by which signatures were checked."""
     outcome: str
@@ -120,6 +124,7 @@ def verify_run(
             answers={name: sum(len(party.counts) for party in run.in_phases(name)) for name in run.parties},
             missing={name: n for name in run.parties if (n := sum(party.missing for party in run.in_phases(name)))},
             not_closed=tuple(name for name, party in run.parties.items() if not party.closed),
+            unused_sums=tuple(turn for phase in run.phases for turn in phase.unused_sums),
             authority=fingerprint,
             outcome=run.status or "",
             model=run.trajectory.model if run.begun else None,
