@@ -325,16 +325,19 @@ def assumption(outlook: Forecast) -> str:
 
 def advice(plan: Plan) -> str | None:
     """Say why nobody should start with this plan, or why that is open; None where joining pays."""
-    whose = "everybody's records" if plan.agreement.goal == "common" else "an owner's own records"
+    whose = "everybody's records" if plan.advised_on == "common" else "an owner's own records"
+    public, verb, nothing = "the public rows alone", "are", "their model is"
+    if plan.agreement.data.declared_only:
+        public, verb, nothing = "a constant", "is", "it is"
     least = f"expected to be {percent(min(plan.public_only, plan.alone))} worse than the best possible one"
-    there = f"On everybody's records the best owner's own model is {least}."
-    if plan.public_only <= plan.alone and plan.agreement.data.declared_only:
-        there = f"On everybody's records a constant is the better choice: it is {least}."
+    if plan.advised_on == "own":
+        there = "On its own records each owner's own model serves it as well."
+        if plan.advice == "public":
+            there = f"On its own records {public} would serve each owner as well, and cost nobody any privacy."
     elif plan.public_only <= plan.alone:
-        there = (
-            f"On everybody's records the public rows alone are the better choice: their model is {least}, and costs nobody any "
-            "privacy."
-        )
+        there = f"On everybody's records {public} {verb} the better choice: {nothing} {least}, and costs nobody any privacy."
+    else:
+        there = f"On everybody's records the best owner's own model is {least}."
     no = f"Nobody should start: joining is not expected to make predictions for {whose} noticeably better. {there}"
     maybe = f"Whether to start is open: joining may make predictions for {whose} noticeably better, or not."
     return {"join": None, "close": maybe, "public": no, "alone": no}[plan.advice]
