@@ -177,8 +177,8 @@ def caution(outlook: Forecast) -> str | None:
 
 def shrunk(outlook: Forecast) -> list[str]:
     """Say by how much the regularizer makes predictions worse, where that is more than a little, and what to do."""
-    if (weaker := outlook.weaker_regularization) is None:
-        return []
+    if outlook.joining.too_few == "targets" or (weaker := outlook.weaker_regularization) is None:
+        return []  # a constant target is predicted without any error, which no regularizer can come near
     less = f"with model.regularization = {weaker:.0e} or less this may change"
     return [f"The regularizer makes predictions {percent(outlook.shrinkage)} worse than they could be: {less}."]
 
