@@ -78,7 +78,7 @@ def test_curvature_bounds_the_second_difference(name, seed):
 
 @pytest.mark.parametrize("name", MARGIN)
 def test_labels_must_fit(name):
-    with pytest.raises(DataError, match=r"row 1 is 0; the .* loss needs labels"):
+    with pytest.raises(DataError, match=r"record 2, counted from 1, is 0; the .* loss needs labels"):
         ALL[name][0].check_target(np.array([1.0, 0.0]))
 
 

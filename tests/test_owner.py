@@ -281,7 +281,7 @@ def test_an_owner_that_is_not_in_the_agreement_is_refused() -> None:
 @pytest.mark.parametrize("loss", [Logistic(), Hinge()])
 def test_labels_that_the_loss_cannot_take_are_refused(loss: Loss) -> None:
     wrong = Records.of(np.ones((N, P)), np.append(np.ones(N - 1), 0.0))
-    with pytest.raises(DataError, match=f"row {N - 1} is 0; the {loss.name} loss needs labels"):
+    with pytest.raises(DataError, match=f"record {N}, counted from 1, is 0; the {loss.name} loss needs labels"):
         Owner(TERMS, "bank-1", wrong, loss)
 
 

@@ -32,7 +32,7 @@ SERVE = "owner serve --agreement net/agreement.toml --data two.csv --ledger a.le
 # What is typed, the exit code, and what must be said.
 CALLS = {
     "a stranger's strata": ("init x.toml --columns people.csv --is-public --strata nobody", 3, "has no column 'nobody'"),
-    "public and private": ("init x.toml --columns people.csv --is-public --is-private", 2, "say --is-public if anybody"),
+    "public and private": ("init x.toml --columns people.csv --is-public --is-private", 2, "does not go with --is-private"),
     "columns of nothing": ("init x.toml --columns empty.csv --is-public", 3, "is empty, or a header alone"),
     "columns of a folder": ("init x.toml --columns net --is-public", 3, "net: is a folder"),
     "columns of no table": ("init x.toml --columns file --is-public", 3, "a file without an ending"),

@@ -170,6 +170,27 @@ def test_names_in_a_table_move_no_cursor_and_begin_no_line(tmp_path, monkeypatch
     assert "a\\x1b[2J" in text
 
 
+def test_of_a_private_table_names_are_listed_and_an_empty_answer_is_told_what_is_missing(folder, monkeypatch):
+    """It asked again without a word, for names that stood nowhere; and its steps were numbered 1, 3 and 4."""
+    given = ["", "", "rate", "age", "", "0..120", "", "0..20", "no"]
+    shown = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal("\n".join(given) + "\n" * 90))
+    monkeypatch.setattr("sys.stdout", shown)
+    assert run(["init", "mine.toml", "--columns", "public.csv", "--is-private"]) == 0
+    text = shown.getvalue()
+    assert "Its columns: age, income, stage" in text.split("Column to predict")[0]
+    assert "say one of: age, income, stage" in text.split("Column to predict")[1]
+    assert text.count("say what may stand in it: ") == 2
+    assert re.findall(r"^(\d)\. ", text, flags=re.MULTILINE) == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("order", [("--is-public", "--is-private"), ("--is-private", "--is-public")])
+def test_a_table_is_public_or_private(copriv, folder, order):
+    """The last one won, so that ranges of a private table were read."""
+    done = copriv("init", "mine.toml", "--columns", "public.csv", *order)
+    assert (done.code, "--is-public: does not go with --is-private" in done.err) == (2, True)
+
+
 def test_public_rows_that_name_owners_name_them_in_the_agreement(folder):
     ask, heard = answers("", "union", "rate")
     agreement = wizard.asked(ask, lambda _: None, folder / "public.csv", True)

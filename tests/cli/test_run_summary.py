@@ -120,6 +120,7 @@ def test_a_forecast_has_the_same_keys_and_the_agreed_numbers() -> None:
     assert "above the best model" in text
     assert before["kind"] in text
     assert "by 200 public rows" in text
+    assert "fitness on the public rows: mean squared error in rate², with the regularizer" in text
 
 
 def test_what_was_assumed_is_what_strata_of_the_public_rows_say() -> None:
@@ -196,7 +197,8 @@ def test_rounds_and_single_answers_are_counted_as_they_are_asked() -> None:
 
 
 def shown(after: dict[str, Any], before: dict[str, Any] | None) -> str:
-    return "\n".join("  ".join(row) for row in compared({"realised": after, "forecast": before}).rows)
+    record = {"realised": after, "forecast": before}
+    return "\n".join("  ".join(row) for row in compared(record, "mean squared error in rate²").rows)
 
 
 def test_rows_beside_the_keys_may_be_unreadable_and_rows_that_were_named_may_not(tmp_path: Path) -> None:

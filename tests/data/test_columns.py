@@ -237,8 +237,17 @@ def test_a_bad_cell_is_told_in_words(column, cells, says):
             {"dates": {"admitted": ["soon", "2020-01-01"]}},
             r"data\.dates\.admitted: .*declare the first and the last day",
         ),
-        ({"missing": {"smoker": "perhaps"}}, "missing counts as 'perhaps', which is neither true nor false"),
-        ({"missing": {"admitted": "1999-01-01"}}, "missing counts as 1999-01-01, not between"),
+        (
+            {"missing": {"smoker": "perhaps"}},
+            r"data\.missing\.smoker: missing counts as 'perhaps', which is neither true nor false; give true or false",
+        ),
+        ({"missing": {"admitted": "1999-01-01"}}, r"data\.missing\.admitted: .*not between .*; give a day within"),
+        (
+            {"missing": {"stage": "xx"}},
+            r"data\.missing\.stage: .*not one of its levels; give one of its levels, or declare",
+        ),
+        ({"missing": {"age": 999.0}}, r"data\.missing\.age: .*outside its own bounds .*; give a number within"),
+        ({"missing": {"age": "old"}}, r"data\.missing\.age: .*which is no number; give a number within"),
         ({"target": "smoker", "features": ["age", "stage", "county", "admitted"]}, r"data\.bounds\.days: neither"),
     ],
 )

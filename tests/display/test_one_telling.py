@@ -268,7 +268,8 @@ def test_the_models_cost_the_same_everywhere(said: Forecast, capsys: pytest.Capt
     expected = {"queries": 5, "answers": {}, "epsilon": {}, "relative_fitness": band, "kind": said.agreed.kind}
     public = {"rows": 9, "low": 0.0, "high": 1.0, "fitness": 1.0, "least_fitness": 1.0, "heterogeneity_diagnosis": None}
     of_run = compared(
-        {"realised": {"queries": 5, "answers": {}, "epsilon": {}, "delta": {}, "public": public}, "forecast": expected}
+        {"realised": {"queries": 5, "answers": {}, "epsilon": {}, "delta": {}, "public": public}, "forecast": expected},
+        "mean squared error",
     )
     assert any(percent(band["median"]) in cell for row in of_run.rows for cell in row), "beside what came of a run"
 

@@ -148,6 +148,9 @@ def test_what_is_advised_is_what_the_verdict_says(made):
     assert outlook.verdict.startswith(begins.get(outlook.advice, "Joining does not pay for "))
     assert (outlook.joining_pays is None) == (outlook.advice == "close")
     assert (outlook.plan.advice_in_words is None) == (outlook.advice == "join")
+    assert outlook.plan.advised_on == outlook.goal
+    if outlook.goal == "own":  # it once compared models on everybody's records, and called one better that was not
+        assert "everybody's records" not in (outlook.plan.advice_in_words or "")
     # Without answers the curve ends where terms begin; with the public start, at what the public rows alone reach.
     end = float(outlook.consortium.curve.at(1e30))
     assert end >= min(outlook.public_only, outlook.together) * (1 - 1e-9)

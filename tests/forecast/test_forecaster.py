@@ -303,7 +303,20 @@ def test_joining_does_not_pay_where_it_does_not_and_it_is_said_in_words(epsilon,
     assert "Joining does not pay for anybody" in found.verdict
     assert "do not train together" in found.verdict
     assert not any(owner.joining_pays or owner.close_call for owner in found.owners)
-    assert found.advice == "public"
+    assert found.advice == "alone", found.plan.advice_in_words
+    assert "On its own records" in found.plan.advice_in_words
+
+
+def test_the_advice_is_about_the_records_of_the_verdict():
+    """Owners that know more than the public rows do were told that these are the better choice, on everybody's records."""
+    few = rows(n=30)
+    for goal, advice in (("own", "alone"), ("common", "public")):
+        terms = agreed(epsilon=1e-4, records=(300, 300), goal=goal).replace(data={"heterogeneity": 5.0})
+        found = forecast(terms, few, runs=20)
+        assert (found.advice, found.plan.advised_on) == (advice, goal)
+        said = found.plan.advice_in_words
+        assert ("On its own records each owner's own model" in said) is (goal == "own")
+        assert ("On everybody's records" in said) is (goal == "common")
 
 
 def test_what_turns_on_how_unlike_owners_are_is_open():
@@ -410,6 +423,19 @@ def test_a_problem_gives_the_same_as_its_public_sample():
 
 def test_stages_are_reported(outlook):
     assert STAGES == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_of_a_constant_target_nothing_is_said_of_the_regularizer() -> None:
+    """It made predictions 82,000 % worse than they could be, where they could be without any error."""
+    x = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+    agreed = Agreement.of({
+        "agreement": {"rule": "auto", "horizon": 30},
+        "model": {"loss": "squared", "intercept": True, "regularization": 1e-3},
+        "owner": [{"name": name, "records": 5000, "epsilon": 1.0} for name in ("a", "b")],
+    })  # fmt: skip
+    found = forecast(agreed, (x, np.full(60, 3.0)), runs=32)
+    assert found.shrinkage > 1.0
+    assert "regularizer" not in found.verdict
 
 
 def test_public_rows_of_one_target_leave_every_verdict_open() -> None:

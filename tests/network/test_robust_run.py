@@ -88,7 +88,7 @@ def test_the_model_follows_from_robust_means_and_the_owner_without_noise_is_name
     np.testing.assert_allclose(model.theta, θ, rtol=1e-12)
     said = {owner["name"]: owner["too_little_noise"] for owner in model.record["owners"]}
     assert said == {"bank-1": False, "bank-2": False, "bank-3": True}
-    owners, _ = run_tables(model.record)
+    owners, _ = run_tables(model.record, "mean squared error")
     assert [row[-1] for row in owners.rows] == ["as agreed", "as agreed", "too little"]
     file = tmp_path / "model.json"
     file.write_text(model.to_json())

@@ -138,7 +138,8 @@ def test_a_real_run_reports_it(tmp_path: Path, unlike: bool) -> None:
     assert ("more than was assumed" in found["wrong"]) == unlike
     assert found["public_distance"]["as_assumed"]
     assert said["public"]["low"] <= max(said["public"]["estimate"], 0.0) <= said["public"]["high"]
-    assert any("by their answers" in row[-1] for row in compared({"realised": said, "forecast": None}).rows)
+    record = {"realised": said, "forecast": None}
+    assert any("by their answers" in row[-1] for row in compared(record, "mean squared error").rows)
 
 
 async def run_of(folder: Path, agreed: Agreement, parts: dict[str, Records]) -> Conductor:

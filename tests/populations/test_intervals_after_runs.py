@@ -136,7 +136,7 @@ def test_where_noise_decides_the_row_says_so_and_json_is_null_with_a_reason() ->
     nothing: dict[str, float] = {}
     realised = {"queries": 4, "answers": nothing, "epsilon": nothing, "delta": nothing}
     public = {**judged, "heterogeneity_diagnosis": said}
-    table = compared({"realised": {**realised, "public": public}, "forecast": None})
+    table = compared({"realised": {**realised, "public": public}, "forecast": None}, "mean squared error")
     assert [row[-1] for row in table.rows[-2:]] == ["not told by these answers: their noise hides it"] * 2
     clear = _run(0, 0.5, 20.0, 80, 40.0)[0].to_dict()
     assert clear["heterogeneity_reason"] is clear["public_distance_reason"] is None

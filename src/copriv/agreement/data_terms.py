@@ -41,6 +41,13 @@ KINDS = {
     "dates": "the first and the last day, such as 2020-01-01",
 }
 """Keys that declare columns, one for each column, and the value that each key takes."""
+SUBSTITUTES = {
+    "bounds": "give a number within the column's bounds",
+    "categories": "give one of its levels, or declare that level too (data.categories)",
+    "booleans": "give true or false",
+    "dates": "give a day within the column's dates",
+}
+"""What a missing value may count as, by the key that declares the column."""
 
 
 def data_specification(agreement: Agreement) -> DataSpecification:
@@ -196,6 +203,8 @@ def _column(name: str, keys: Mapping[str, Any], target: bool) -> Column:
         return _made(name, kind, keys, target)
     except (DataError, TypeError, ValueError) as error:
         reason = str(error).removeprefix(f"{name}: ")
+        if reason.startswith("missing counts as"):
+            raise AgreementError(f"data.missing.{name}: {reason}; {SUBSTITUTES[kind]}") from None
         raise AgreementError(f"data.{kind}.{name}: {reason}; declare {KINDS[kind]}") from None
 
 
@@ -206,7 +215,7 @@ def _made(name: str, kind: str, keys: Mapping[str, Any], target: bool) -> Column
         try:
             counts_as = None if missing is None else float(missing)
         except ValueError:
-            raise DataError(f"missing counts as {missing!r}, which is no number; give one within the bounds") from None
+            raise DataError(f"missing counts as {missing!r}, which is no number") from None
         return Number(name, low, high, counts_as, clamp=clamp, by=keys["scales"].get(name, "size"))
     if kind == "booleans":
         if missing is not None and str(missing).lower() not in TRUTHS:

@@ -19,7 +19,7 @@ from copriv.agreement.data_terms import declared_schema
 from copriv.data.proposal import LARGEST, Kind, Proposal, as_declared, proposals
 from copriv.data.tables import column_names, read_table
 from copriv.errors import AgreementError, InvalidInput, UsageError
-from copriv.formatting.numbers import yes_or_no
+from copriv.formatting.numbers import counted, yes_or_no
 from copriv.losses import Logistic, Squared
 from copriv.terms import can_be_told_apart
 
@@ -71,7 +71,9 @@ def asked(
     say("1. What is it called?")
     name = ask("Name", "our consortium")
     source = "table"
-    if table is None:
+    if table is not None:
+        say(f"\n2. Which columns? Those of {table}.")
+    else:
         say(
             "\n2. Which data? Try it on 9,857 real loans (the example), declare columns of your own, or have them read from"
         )
@@ -175,6 +177,7 @@ class _Steps:
                 "   Of a private table only the names of columns are read: its least and largest values and its levels are"
             )
             self._say("   private, also when they are rounded.")
+            self._say(f"   Its columns: {', '.join(names)}.")
             found = [Proposal(one) for one in names]
             target = self._until("Column to predict", None, partial(_among, names=names))
             others = [one for one in names if one != target]
@@ -182,7 +185,7 @@ class _Steps:
             return self._declared([one for one in found if one.name in (*features, target)], target)
         table = read_table(path)
         found = list(proposals(table))
-        self._found(f"   Proposed from its {len(table):,} rows, ranges rounded outward:")
+        self._found(f"   Proposed from its {counted(len(table), 'row')}, ranges rounded outward:")
         for one in found:
             self._found(f"      {one.name}: {said_of(one) if one.kind else f'left out, for it {one.why_not}'}")
         return self._chosen(found, str(path))
@@ -399,6 +402,10 @@ def _kind_and_value(text: str, target: bool) -> tuple[Kind, tuple[object, ...]]:
     levels = tuple(part.strip() for part in text.split("<" if "<" in text else ",") if part.strip())
     if len(set(levels)) < len(levels):
         raise InvalidInput("name each level once")
+    if not text:
+        raise InvalidInput(
+            f"say what may stand in it: {'bounds as 0..120, or two levels' if target else '0..120, or levels'}"
+        )
     if len(levels) < 2 or (target and len(levels) != 2):
         raise InvalidInput(f"write bounds as 0..120, or levels with commas between{' (two of them)' if target else ''}")
     return "categories", levels

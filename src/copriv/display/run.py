@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from copriv.network.verify import Verdict
 
 
-def run_tables(record: dict[str, Any]) -> tuple[Table, Table]:
-    """Make two tables of a model's record: the owners' answers and spending, and the run compared with its forecast."""
+def run_tables(record: dict[str, Any], error: str) -> tuple[Table, Table]:
+    """Make two tables of a model's record: the owners' answers and spending, and the run compared with its forecast.
+
+    error: name of the prediction error, with its unit (`Agreement.error_in_words`).
+    """
     with_delta = any(owner["delta"] > 0 for owner in record["owners"])
     checked = any("too_little_noise" in owner for owner in record["owners"])
     delta = ["delta spent"] * with_delta
@@ -36,7 +39,7 @@ def run_tables(record: dict[str, Any]) -> tuple[Table, Table]:
         ),
         "owners",
     )
-    return owners, compared(record)
+    return owners, compared(record, error)
 
 
 def now_known(known: dict[str, Any]) -> str:
@@ -99,10 +102,10 @@ def in_sums(agreement: AgreedTerms) -> str:
     )
 
 
-def compared(record: dict[str, Any]) -> Table:
+def compared(record: dict[str, Any], error: str) -> Table:
     """Compare the result of a run with its forecast, over all owners, by its model's record.
 
-    What a pilot spent counts in both: the forecast is of the run after it.
+    What a pilot spent counts in both: the forecast is of the run after it. error: name of the prediction error, with its unit.
     """
     realised, forecast, before = record["realised"], record["forecast"], record.get("phases", [])[:-1]
 
@@ -123,7 +126,7 @@ def compared(record: dict[str, Any]) -> Table:
         within = interval(public["low"], public["high"])
         rows.append(("above the best model", expected, f"{within}, by {counted(public['rows'], 'public row')}"))
         at_best = f"{public['fitness']:.6g}, of {public['least_fitness']:.6g} at best"
-        rows.append(("fitness on the public rows", "", at_best))
+        rows.append((f"fitness on the public rows: {error}, with the regularizer", "", at_best))
     if public is not None and (found := public["heterogeneity_diagnosis"]) is not None:
         rows.append(
             ("how unlike owners are", _range(found["assumed_heterogeneity"]), _by_answers(found, "heterogeneity"))
@@ -204,12 +207,13 @@ def verified(verdict: "Verdict", model: Path | None, trusted: dict[str, bool]) -
         yield in_sums(agreement)
     exactly = "to the bit" if verdict.rounding == 0 else f"up to rounding ({verdict.rounding:.1g})"
     yield (
-        f"{verdict.lines} lines, unbroken. The learner signed every query, and each owner every one of its answers. The "
-        f"{verdict.stepped} steps follow from the agreement and the answers, {exactly}."
+        f"{counted(verdict.lines, 'line')}, unbroken. The learner signed every query, and each owner every one of its answers. "
+        f"The {counted(verdict.stepped, 'step')} {'follows' if verdict.stepped == 1 else 'follow'} from the agreement and the "
+        f"answers, {exactly}."
     )
     if verdict.stepped < agreement.queries:
         yield (
-            f"It did not go on to the {agreement.queries} steps that were agreed on at most; when a run ends is the "
+            f"It did not go on to the {agreement.queries:,} steps that were agreed on at most; when a run ends is the "
             "learner's to choose, or owners were away."
         )
     if quiet := [owner["name"] for owner in verdict.record.get("owners", ()) if owner.get("too_little_noise")]:

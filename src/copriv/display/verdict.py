@@ -174,8 +174,8 @@ def caution(outlook: Forecast) -> str | None:
 
 def shrunk(outlook: Forecast) -> list[str]:
     """Say by how much the regularizer makes predictions worse, where that is more than a little, and what to do."""
-    if (weaker := outlook.weaker_regularization) is None:
-        return []
+    if outlook.joining.too_few == "targets" or (weaker := outlook.weaker_regularization) is None:
+        return []  # a constant target is predicted without any error, which no regularizer can come near
     less = f"with model.regularization = {weaker:.0e} or less this may change"
     return [f"The regularizer makes predictions {percent(outlook.shrinkage)} worse than they could be: {less}."]
 
@@ -322,16 +322,19 @@ def assumption(outlook: Forecast) -> str:
 
 def advice(plan: Plan) -> str | None:
     """Say why nobody should start with this plan, or why that is open; None where joining pays."""
-    whose = "everybody's records" if plan.agreement.goal == "common" else "an owner's own records"
+    whose = "everybody's records" if plan.advised_on == "common" else "an owner's own records"
+    public, verb, nothing = "the public rows alone", "are", "their model is"
+    if plan.agreement.data.declared_only:
+        public, verb, nothing = "a constant", "is", "it is"
     least = f"expected to be {percent(min(plan.public_only, plan.alone))} worse than the best possible one"
-    there = f"On everybody's records the best owner's own model is {least}."
-    if plan.public_only <= plan.alone and plan.agreement.data.declared_only:
-        there = f"On everybody's records a constant is the better choice: it is {least}."
+    if plan.advised_on == "own":
+        there = "On its own records each owner's own model serves it as well."
+        if plan.advice == "public":
+            there = f"On its own records {public} would serve each owner as well, and cost nobody any privacy."
     elif plan.public_only <= plan.alone:
-        there = (
-            f"On everybody's records the public rows alone are the better choice: their model is {least}, and costs nobody any "
-            "privacy."
-        )
+        there = f"On everybody's records {public} {verb} the better choice: {nothing} {least}, and costs nobody any privacy."
+    else:
+        there = f"On everybody's records the best owner's own model is {least}."
     no = f"Nobody should start: joining is not expected to make predictions for {whose} noticeably better. {there}"
     maybe = f"Whether to start is open: joining may make predictions for {whose} noticeably better, or not."
     return {"join": None, "close": maybe, "public": no, "alone": no}[plan.advice]

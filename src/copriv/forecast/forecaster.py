@@ -227,6 +227,7 @@ def forecast_of(
         min(o.alone for o in owners),
         any(o.verdict == "yes" for o in owners),
         any(o.verdict == "open" for o in owners),
+        None if asked.goal == "common" else _public_serves_all(seen),
     )
     at_levels = []
     for level in () if alike else (0.0, heterogeneity.value, 2.0 * heterogeneity.value):
@@ -271,6 +272,14 @@ def forecast_of(
         kind=kind,
         options={"runs": runs, "seed": seed, "public_start": public_start, "preconditioner": preconditioner},
     )
+
+
+def _public_serves_all(seen: WithoutJoining) -> bool:
+    """Whether the public model is typically as good as every owner's own model, on the owner's own records."""
+    public = seen.public_on_own
+    if public is None:
+        public = (seen.apart + seen.public[:, None]).reshape(-1, 1)  # any owner may be of any kind
+    return bool(np.all(np.median(public, axis=0) <= np.median(seen.own, axis=0)))
 
 
 def public_problem(

@@ -56,8 +56,8 @@ class OfMargin(OfPrediction):
         if bad.any():
             row = int(np.argmax(bad))
             raise DataError(
-                f"target: row {row} is {target[row]:g}; the {self.name} loss needs labels −1 and 1 "
-                "(rows count from 0; map the classes to −1 and 1, or use loss = 'squared')"
+                f"target: record {row + 1}, counted from 1, is {target[row]:g}; the {self.name} loss needs labels −1 and 1 "
+                "(declare two classes in data.categories, or map the classes to −1 and 1, or use loss = 'squared')"
             )
 
 

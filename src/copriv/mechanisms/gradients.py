@@ -19,6 +19,7 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Float
 
+from copriv.formatting.numbers import counted
 from copriv.mechanisms.mechanism import Guarantee, Mechanism, measured_over, shared_noise
 from copriv.model.records import InBlocks, Records
 from copriv.privacy.clipping import clipped_mean_gradient, kept_limits, mean_sensitivity
@@ -119,7 +120,8 @@ class GradientNoise(Mechanism):
 
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
         units, clipped = measured_over(agreed, owner, self.norm)
-        what = f"at most {agreed.answers} mean gradients of the {agreed.model.loss} loss over {units}, {clipped}"
+        gradients = counted(agreed.answers, "mean gradient")
+        what = f"at most {gradients} of the {agreed.model.loss} loss over {units}, {clipped}"
         return what + ", seen in sums only" * agreed.summed, self.noise_told(agreed, owner)
 
 

@@ -501,7 +501,8 @@ class Conductor:
         if self.run.kept:
             self.end("finished", self.run.kept)
         elif self.stepped >= self._queries:
-            self.end("finished", f"all {self.stepped} queries are answered")
+            all_of_them = "the 1 query is" if self.stepped == 1 else f"all {self.stepped} queries are"
+            self.end("finished", f"{all_of_them} answered")
         elif not self.run.open and not any(self._turns.may_open(j) for j in range(len(self.run.members))):
             out = "; ".join(f"{name}: {party.out}" for name, party in self.parties.items() if party.out)
             so_far = f"after {self.stepped} of {self._queries} queries ({out})"

@@ -183,11 +183,22 @@ class Plan(Shown, Framed):
     advice: Advice = "join"
     """ "join"; "close" for a close call; "public" or "alone" where the public model, or an owner's own model, is better and
     nobody should start."""
+    advised_on: Literal["own", "common"] = "common"
+    """Whose records the advice is about: each owner's own, in a forecast with that goal, or everybody's."""
 
-    def advised(self, public_only: float, alone: float, pays: bool | None = None, close: bool = False) -> "Plan":
+    def advised(
+        self,
+        public_only: float,
+        alone: float,
+        pays: bool | None = None,
+        close: bool = False,
+        public_on_own: bool | None = None,
+    ) -> "Plan":
         """The plan with its advice, which is to join only where that beats the public model and the best owner's own.
 
         pays: verdict of a forecast for any owner; None to compare the expected costs. close: whether a verdict is open.
+        public_on_own: where the verdict is about own records, whether the public model is at least as good there as every
+        owner's own.
         """
         if pays is None:
             # A plan that stays at the public start is no better than it, whatever rounding says.
@@ -197,9 +208,10 @@ class Plan(Shown, Framed):
             advice = "join"
         elif close:
             advice = "close"
-        elif public_only <= alone:
+        elif public_only <= alone if public_on_own is None else public_on_own:
             advice = "public"
-        return replace(self, public_only=public_only, alone=alone, advice=advice)
+        on: Literal["own", "common"] = "common" if public_on_own is None else "own"
+        return replace(self, public_only=public_only, alone=alone, advice=advice, advised_on=on)
 
     advice_in_words = in_words(
         "copriv.display.verdict:advice",

@@ -61,8 +61,8 @@ class PublicRows:
         estimate subtracts that, and can be below 0. "low" and "high" are its 90 % confidence interval: with e = θ − θ*, and θ*
         differing by c ~ N(0, C) between the two samples, ψ is ½(e + c)ᵀA(e + c)/f (`populations.diagnosis`).
 
-        A run that begins at a given start may begin at the optimum of these rows. θ then keeps a part of c, which depends on its
-        steps and is not computed: the estimate is the larger of those without and with all of c, and the interval has both.
+        A run that begins at a given start may begin at the optimum of these rows. θ then keeps a part of c that depends on its
+        steps and is not computed: the estimate is the larger of those without and with all of c; the interval has both.
         """
         sample, least_fitness, of_best = self._everybody, self._everybody.optimum.value, self._of_best
         f = float(sample.problem.fitness.value(theta))

@@ -183,7 +183,7 @@ def demo_network(agreement: Agreement, folder: Path | None, as_json: bool) -> di
     said = [f"{record['outcome']}, in {record['seconds']:.1f} s over mutual TLS on this machine."]
     if folder is not None:
         said.append(f"What can be done with it: {folder / 'COMMANDS.md'}")
-    answer(as_json, json.dumps(record, indent=2), [*run_tables(record), *said])
+    answer(as_json, json.dumps(record, indent=2), [*run_tables(record, agreement.error_in_words), *said])
     return record
 
 

@@ -37,13 +37,10 @@ def command(
     columns: Annotated[
         Path | None, option("Propose the columns of this table (.csv or .parquet).", "--columns", metavar="TABLE")
     ] = None,
-    is_public: Annotated[
-        bool | None,
-        option(
-            "With --columns: may anybody read its every row? Of a private table only the names of columns are read.",
-            "--is-public/--is-private",
-        ),
-    ] = None,
+    public_columns: Annotated[bool, option("With --columns: anybody may read its every row.", "--is-public")] = False,
+    private_columns: Annotated[
+        bool, option("With --columns: not everybody may; only the names of its columns are read.", "--is-private")
+    ] = False,
     strata: Annotated[
         str | None,
         option("With --columns: the one that says which owner's each row is like.", "--strata", metavar="COLUMN"),
@@ -76,6 +73,9 @@ def command(
             "Owners whose policy.toml names certificates add the learner's to them before it begins to use its own"
         )
         return
+    if public_columns and private_columns:
+        raise UsageError("--is-public: does not go with --is-private; say which of them the table is")
+    is_public = public_columns if public_columns or private_columns else None
     given = {"--public": public, "--days": days, "--request": request}
     alone = next((option for option, value in given.items() if value), None)
     if network is None and alone is not None:
@@ -119,7 +119,8 @@ def command(
             text = _shown(question)
             if default is not None:
                 text += f" [{_shown(default)}]"
-            return str(typer.prompt(text, default=default, show_default=False, type=str))
+            # With a default of its own a prompt would ask again without a word.
+            return str(typer.prompt(text, default=default or "", show_default=False, type=str))
 
         found = say if terminal else log
         agreement = asked(ask, say, columns, is_public, found=found, strata=strata or "none")

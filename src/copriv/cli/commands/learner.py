@@ -154,7 +154,11 @@ def command(
                 how = (
                     f"The run is over: {written.record['outcome']}. {path} is as it was; nothing was asked or written."
                 )
-                answer(as_json, written.to_json(), [*run_tables(written.record), *phases_told(written.record), how])
+                answer(
+                    as_json,
+                    written.to_json(),
+                    [*run_tables(written.record, terms.error_in_words), *phases_told(written.record), how],
+                )
                 return
             conductor = Conductor(run, conduct, time.monotonic(), own, dictionary.fingerprint if dictionary else "")
 
@@ -186,7 +190,7 @@ def command(
                 _write(result, path, kept)
             if skops is not None and result.finished_run:
                 save_skops(result, skops)
-            told: list[str | Table] = [*run_tables(result.record), *phases_told(result.record)]
+            told: list[str | Table] = [*run_tables(result.record, terms.error_in_words), *phases_told(result.record)]
             told += [f"{outcome.status}: {outcome.reason}. Wrote {path}"]
             told += [in_sums(terms)] * terms.summed
             if seen is not None and forecast_runs > 0 and result.finished_run:
@@ -195,7 +199,7 @@ def command(
                 with going_on(f"the model is in {path}, without a forecast beside it"):
                     result = conductor.signed_model(dictionary, judged, _expected(seen, forecast_runs))
                 _write(result, path, kept)
-                told = [compared(result.record)]
+                told = [compared(result.record, terms.error_in_words)]
         finally:
             run.close()
             if is_new and not listened:
