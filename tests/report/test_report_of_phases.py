@@ -46,7 +46,7 @@ def test_a_model_s_record_says_the_phases_and_what_is_known(tmp_path: Path) -> N
     assert table.rows == (("1: pilot", "3", "0.75", "0"), ("2: laplace", "9", "2.25", "0"))
     assert phases_told({}) == []
     forecast = {**record["realised"], "relative_fitness": TOLD["relative_fitness"], "kind": "as agreed"}
-    spent = {row[0]: row[1:] for row in compared({**record, "forecast": forecast}).rows}
+    spent = {row[0]: row[1:] for row in compared({**record, "forecast": forecast}, "mean squared error").rows}
     assert spent["answers, of all owners"] == ("12", "12")
     assert spent["epsilon spent, of all owners"] == ("3", "3")
     said = now_known({"before": TOLD, "after": TOLD})
