@@ -76,8 +76,12 @@ def costs(outlook: Forecast) -> Table:
 def owners(outlook: Forecast) -> Table:
     """Make a table of each owner's gain by joining, on the records that the verdict is about."""
 
+    declared = outlook.agreed.agreement.data.declared_only
+
     def on_own(owner: OwnerForecast) -> tuple[str, ...]:
-        return cells(owner, owner.on_own.gain, owner.own.alone, owner.own.together, owner.own.personalized)
+        own = owner.own
+        beside = () if declared else (own.public_personalized,)
+        return cells(owner, owner.on_own.gain, own.alone, *beside, own.together, own.personalized)
 
     def on_all(owner: OwnerForecast) -> tuple[str, ...]:
         return cells(owner, owner.on_all.gain, owner.alone, owner.together)
@@ -87,15 +91,22 @@ def owners(outlook: Forecast) -> Table:
 
     tail = ("pays", "better by")
     if outlook.goal == "own":
-        models = "own model", "common", "at home"
-        return Table.of(("above the best on own records", *models, *tail), outlook.owners, on_own, "owners")
+        beside = () if declared else ("public at home",)
+        models = ("own model", *beside, "common", "common at home")
+        return Table.of(("own records", *models, *tail), outlook.owners, on_own, "owners")
     return Table.of(("above the best on everybody's", "alone", "together", *tail), outlook.owners, on_all, "owners")
 
 
 def better_by(outlook: Forecast) -> str:
     """Explain the last two columns of `owners`."""
-    least = percent(outlook.agreed.agreement.worthwhile)
-    return f"better by: how much lower joining makes the error; it pays from {least}."
+    least, models = percent(outlook.agreed.agreement.worthwhile), ""
+    if outlook.goal == "own":
+        models = (
+            "Models are above the best on own records; at home: personalized there, the public one without joining. "
+        )
+        if outlook.agreed.agreement.data.declared_only:
+            models = "Models are above the best on own records; at home: personalized there. "
+    return f"{models}better by: how much lower joining makes the error; it pays from {least}."
 
 
 def notes(outlook: Forecast) -> list[str]:
@@ -320,12 +331,13 @@ def _least(epsilon: float | None) -> str:
 def _own(outlook: Forecast) -> Table:
     def cells(owner: OwnerForecast) -> tuple[str, ...]:
         own, said = owner.own, owner.on_own
-        costs = (percent(ψ) for ψ in (own.alone, own.together, own.personalized))
+        costs = (percent(ψ) for ψ in (own.alone, own.public_personalized, own.together, own.personalized))
         better = f"{percent(said.gain)} ({percent_range(said.gain_low, said.gain_high)})"
         sure = f"{said.answer}, {100 * said.probability:.0f} %"
         return owner.called, *costs, better, sure, _least(owner.break_even_epsilon_own)
 
-    models = ("its own model", "the common one", "personalized at home")
+    public = "a constant" if outlook.agreed.agreement.data.declared_only else "the public one"
+    models = ("its own model", f"{public} personalized at home", "the common one", "personalized at home")
     head = ("owner", *models, "better by", "pays, probability", "break-even epsilon")
     return Table.of(head, outlook.owners, cells, "owners")
 

@@ -113,13 +113,13 @@ def _own_records(result: Simulation) -> Table:
     def cells(owner: OwnerOutcome) -> tuple[str, ...]:
         own = owner.own
         if own is None:
-            return owner.name, *("-",) * 7
+            return owner.name, *("-",) * 8
         said = own.verdict
-        losses = (own.alone, own.public, own.together, own.personalized)
+        losses = (own.alone, own.public, own.public_personalized, own.together, own.personalized)
         models = ("-" if loss is None else plain_number(loss) for loss in losses)
         pays = f"{said.answer}, {100 * said.probability:.0f} %"
         return owner.name, f"{own.held_out:,}", *models, pays, percent(round(said.gain, 4))
 
-    models = ("own model", "public rows'", "common", "at home")
+    models = ("own model", "public rows'", "public at home", "common", "common at home")
     head = ("loss on own rows", "held out", *models, "pays, probability", "better by")
     return Table.of(head, result.owners, cells, "owners")

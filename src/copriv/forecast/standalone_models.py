@@ -43,9 +43,9 @@ class OwnRecords:
     """Range of 90 % of worlds; for the other two models, of 90 % of runs."""
     together_band: tuple[float, float]
     personalized_band: tuple[float, float]
-    together_with_intercept: float | None = None
+    together_with_intercept: float | None
     """Median ψ of the common model with the owner's best intercept; None without an intercept."""
-    public_personalized: float | None = None
+    public_personalized: float
     """The public model, or without public rows a constant, personalized at home: for this nobody has to join."""
 
 
