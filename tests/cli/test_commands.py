@@ -284,7 +284,7 @@ def test_the_first_forecast_of_the_template_says_what_was_planned(copriv):
         r"Terms that the agreement leaves open were chosen by the plan: .+, \d+ answers? of each owner\.",
         " ".join(done.out.split()),
     ), done.out
-    assert len(done.out.splitlines()) < 24, "on one screen"
+    assert len(done.out.splitlines()) <= 32, "hardly more than one screen, with every sentence"
 
 
 @pytest.mark.slow

@@ -187,7 +187,7 @@ def test_where_one_owner_is_left_it_has_nobody_to_train_with_and_nobody_else_is_
     assert [(one["name"], one["verdict"], one["on_own"]["answer"]) for one in document["owners"]] == [
         ("large", "no", "no")
     ]
-    assert (document["joining_pays"], document["probability"]) == (False, 1.0)
+    assert (document["joining_pays"], document["probability"], document["advice"]) == (False, 1.0, "alone")
     assert [path.name for path in (tmp_path / "o").iterdir()] == ["forecast.json"]
     assert said in repr(what_if_asked.of_others(outlook, without(outlook, ["small"])))
 

@@ -142,4 +142,5 @@ def of_others(outlook: Forecast, found: Without) -> Forecast:
         for one in outlook.owners
         if one.name not in found.names
     )  # fmt: skip
-    return replace(outlook, owners=owners, absent=found)
+    plan = replace(outlook.plan, advice="alone", advised_on="own")
+    return replace(outlook, owners=owners, plan=plan, absent=found)

@@ -5,6 +5,7 @@ All sentences are shown, wrapped and never cut, where they take more than a scre
 """
 
 import math
+import shlex
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -79,7 +80,7 @@ def command(
         added["target"] = found.to_dict()
         asked += about_target(outlook, found)
     document = outlook.to_json(**added)
-    made_by = f"copriv forecast {agreement.name}" + "".join(f" --without {name}" for name in without or ())
+    made_by = f"copriv forecast {agreement.name}" + "".join(f" --without {shlex.quote(name)}" for name in without or ())
     best = None
     if directory is not None and terms.has_pilot and not outlook.nobody_else:
         best = to_sign(outlook.problem.terms if without else terms, outlook)
