@@ -108,12 +108,13 @@ def test_every_screen_says_the_verdict_of_every_owner(said: Forecast, capsys: py
     page = {row["name"]: row for row in view_of(said)["owners"]}
     document = {owner["name"]: owner for owner in json.loads(said.to_json())["owners"]}
     for owner in said.owners:
-        costs = [percent(ψ) for ψ in (owner.own.alone, owner.own.together, owner.own.personalized)]
+        own = owner.own
+        costs = [percent(ψ) for ψ in (own.alone, own.public_personalized, own.together, own.personalized)]
         gain = percent(round(owner.on_own.gain, 4))
         for text in (details, short, card):
             rows = [re.split(r"\s{2,}", line.strip())[1:] for line in rows_of(text, owner.name)]
-            row = next(row for row in rows if row[:3] == costs)
-            assert {owner.verdict, gain} <= set(row) or (text is details and f"{owner.verdict}, " in row[4]), row
+            row = next(row for row in rows if row[:4] == costs)
+            assert {owner.verdict, gain} <= set(row) or (text is details and f"{owner.verdict}, " in row[5]), row
         row, kept = page[owner.name], document[owner.name]
         assert row["verdict"] == owner.verdict
         assert (row["alone"], row["together"]) == (kept["alone"], kept["together"]) == (owner.alone, owner.together)
@@ -122,7 +123,7 @@ def test_every_screen_says_the_verdict_of_every_owner(said: Forecast, capsys: py
         assert row["joining"] == kept["on_own"]
         row_of_html = re.search(rf"<tr><td>{owner.name}</td>(.*?)</tr>", said._repr_html_())
         assert row_of_html is not None
-        assert re.findall(r"<td>(.*?)</td>", row_of_html[1])[:5] == [*costs, owner.verdict, gain]
+        assert re.findall(r"<td>(.*?)</td>", row_of_html[1])[:6] == [*costs, owner.verdict, gain]
 
 
 def test_every_screen_says_the_same_sentence(said: Forecast, capsys: pytest.CaptureFixture[str]) -> None:

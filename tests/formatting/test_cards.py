@@ -49,7 +49,7 @@ def values(outlook, simulation, own_learners, agreement):
         Report("async-fig1", "reproduced", 3.0, False, document),
         Personalized(np.zeros(3), np.array([0.0, np.inf]), np.array([0.5, 0.5]), 10),
         Model(agreement, np.zeros(3), dictionary, {"answers": {"small": 3}}),
-        Verdict("r", agreement, 9, "h", 3, {}, {}, (), "a", "finished", np.zeros(3), 0.0, replayed, (), {}),
+        Verdict("r", agreement, 9, "h", 3, {}, {}, (), (), "a", "finished", np.zeros(3), 0.0, replayed, (), {}),
         Events(np.zeros(500, dtype=int), np.arange(500.0)), copriv.market(wanted, rows(300), runs=10),
     ]  # fmt: skip
 
