@@ -57,7 +57,10 @@ def question(result: Simulation) -> str:
         return 'Asked (goal = "common"): are everybody\'s records predicted better by joining than without?'
     asked = 'Asked (goal = "own"): are an owner\'s own records predicted better by joining than without?'
     if any(owner.own is not None for owner in result.owners):
-        return f"{asked} Judged on its records, each fifth of them held out in turn."
+        return (
+            f"{asked} Judged on its records, each fifth of them held out in turn from models that are made at home. The common "
+            "model has seen them all, which flatters joining, and the more, the larger an owner's share of all records is."
+        )
     if result.source == "public":
         why = "the owners' own tables are not here (data.path names them). copriv forecast says what to expect."
         return f"{asked} Not judged: {why}"
