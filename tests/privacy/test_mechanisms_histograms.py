@@ -1,5 +1,6 @@
 """Histograms of columns: which interval, what a fit pays for ranges that nobody declares, and which ranges follow."""
 
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -167,6 +168,21 @@ def test_owners_categories_weights_and_no_intercept() -> None:
     assert model.coef_.shape == (7,)
     assert model.bounds_[0].shape == (5,)
     assert np.isfinite(model.predict(table)).all()
+
+
+def test_rows_that_are_alike_in_magnitude_are_not_taken_for_the_same_people() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(100, 110, (4000, 1))  # all in one interval of magnitudes
+    whose = np.arange(4000) % 2
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        PrivateRegressor(epsilon=10.0, bounds=None, target_bounds=None).fit(X, 3 * X[:, 0], owners=whose)
+    assert not any("stand under other labels" in str(one.message) for one in seen)
+    both = np.vstack([X[:2000], X[:2000]])
+    with pytest.warns(RuntimeWarning, match="stand under other labels"):
+        PrivateRegressor(epsilon=10.0, bounds=None, target_bounds=None).fit(
+            both, 3 * both[:, 0], owners=np.repeat([0, 1], 2000)
+        )
 
 
 def test_public_rows_tell_ranges_for_nothing() -> None:

@@ -157,7 +157,12 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         with in_the_callers_words(fewest):
             problem = problem_of(agreement, scale, measured)
         shared = self.shared_ledger
-        if len(whose) > 1 and (again := repeated(whose, problem.owners)):
+        as_given = list(problem.owners)
+        if unknown:  # on a scale of logarithms rows of different people are alike
+            as_given = [
+                Records.of(X[rows], np.asarray(y)[rows] if self._regressor else target[rows]) for rows in whose.values()
+            ]
+        if len(whose) > 1 and (again := repeated(whose, as_given)):
             warnings.warn(
                 f"owners: all rows of {shortened(again)} stand under other labels too. If they are the same people, each of "
                 "them pays once for every label, and the ledger, which counts the dearest owner of a fit, reads too little",
