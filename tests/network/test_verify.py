@@ -356,8 +356,8 @@ def test_a_learner_that_calls_a_run_finished_which_its_owners_left_is_found_out(
     tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch, answered: int
 ) -> None:
     """The model's file says so too, and is signed."""
-    honest = Conductor._end
-    monkeypatch.setattr(Conductor, "_end", lambda self, _, reason: honest(self, "finished", reason))
+    honest = Conductor.end
+    monkeypatch.setattr(Conductor, "end", lambda self, _, reason: honest(self, "finished", reason))
     store = RunStore.create(tmp_path / "run.db", agreement(horizon=8, answers=3), 3)
     conductor = Conductor(store, None, 0.0, held["learner"])
     owners = honest_owners(store.agreement)
