@@ -233,14 +233,17 @@ def test_out_writes_every_file(copriv, file, prepared, outlook, tmp_path):
         np.testing.assert_array_equal([float(row["high"]) for row in mine], one.relative_fitness.high)
     for owner in outlook.owners:
         mine = {row["terms"]: row for row in rows if row["owner"] == owner.name}
-        assert list(mine) == ["alone", "common", "personalized"]
-        for row, name in zip(mine.values(), ("alone", "together", "personalized"), strict=True):
+        assert list(mine) == ["alone", "public, personalized", "common", "personalized"]
+        for row, name in zip(mine.values(), MODELS, strict=True):
             numbers = [float(row[key]) for key in ("median", "low", "high")]
             assert numbers == [getattr(owner.own, name), *getattr(owner.own, f"{name}_band")]
             assert numbers[1] <= numbers[0] <= numbers[2]
             assert (row["verdict"], float(row["probability"])) == (owner.on_own.answer, owner.on_own.probability)
     recommended = library.Agreement.load(tmp_path / "o" / "recommended.toml")
     assert recommended == outlook.recommended.agreement
+
+
+MODELS = ("alone", "public_personalized", "together", "personalized")
 
 
 def test_the_files_say_the_verdict_of_the_goal(outlook):
@@ -276,12 +279,14 @@ def test_the_same_forecast_gives_the_same_bytes(outlook):
     assert set(hardly) == set(alike)  # three equal bars say nothing
 
 
-def test_the_picture_of_own_records_draws_every_owners_three_models_with_their_bands(outlook):
+def test_the_picture_of_own_records_draws_every_owners_models_with_their_bands(outlook):
     (axes,) = outlook.plot("own-records").axes
     points = {line.get_label(): np.asarray(line.get_xdata()) for line in axes.lines}
     bands = [np.array(each.get_segments())[:, :, 0] for each in axes.collections]
-    named = zip(("its own model", "the common model", "that one, personalized"), bands, strict=True)
-    for (label, band), name in zip(named, ("alone", "together", "personalized"), strict=True):
+    named = zip(
+        ("its own model", "the public one, personalized", "the common one", "that, personalized"), bands, strict=True
+    )
+    for (label, band), name in zip(named, MODELS, strict=True):
         np.testing.assert_array_equal(points[label], [getattr(owner.own, name) for owner in outlook.owners])
         np.testing.assert_array_equal(band, [getattr(owner.own, f"{name}_band") for owner in outlook.owners])
     words = {"yes": "pays", "no": "does not pay", "open": "open"}

@@ -34,6 +34,7 @@ def forecast_csv(outlook: Forecast) -> str:
         own = owner.own
         for model, median, (low, high) in (
             ("alone", own.alone, own.alone_band),
+            ("public, personalized", own.public_personalized, own.public_personalized_band),
             ("common", own.together, own.together_band),
             ("personalized", own.personalized, own.personalized_band),
         ):

@@ -47,6 +47,7 @@ class OwnRecords:
     """Median ψ of the common model with the owner's best intercept; None without an intercept."""
     public_personalized: float
     """The public model, or without public rows a constant, personalized at home: for this nobody has to join."""
+    public_personalized_band: tuple[float, float]
 
 
 def close_call(probability: float, *typically: bool) -> bool:
@@ -228,11 +229,11 @@ class CostsOnOwn:
 
     def summary(self) -> OwnRecords:
         """Compare the models."""
-        a, t, both = np.broadcast_arrays(self.own, self.common, self.personalized)
+        a, t, both, home = np.broadcast_arrays(self.own, self.common, self.personalized, self.public_personalized)
         pays, personalizing = float(np.mean(t < a)), float(np.mean(both < a))
         alone, common, personalized = (float(np.median(each)) for each in (a, t, both))
-        bands = [quantiles(each.reshape(len(each), -1)) for each in (a, t, both)]
-        alone_band, common_band, personalized_band = ((float(low), float(high)) for low, high in bands)
+        bands = [quantiles(each.reshape(len(each), -1)) for each in (a, t, both, home)]
+        alone_band, common_band, personalized_band, home_band = ((float(low), float(high)) for low, high in bands)
         return OwnRecords(
             alone,
             common,
@@ -247,7 +248,8 @@ class CostsOnOwn:
             common_band,
             personalized_band,
             None if self.with_intercept is None else float(np.median(self.with_intercept)),
-            float(np.median(self.public_personalized)),
+            float(np.median(home)),
+            home_band,
         )
 
 

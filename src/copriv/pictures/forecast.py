@@ -154,15 +154,17 @@ def by_heterogeneity(outlook: Forecast) -> Figure:
 
 @drawn
 def on_own_records(outlook: Forecast) -> Figure:
-    """Plot ψ on its own records of each of the first 20 owners' own model, the common one, and that one personalized.
+    """Plot ψ on own records of the first 20 owners: of models that they have without joining, and by joining.
 
     With the band of 90 % of runs, and the verdict on the records that the goal names.
     """
     shown = outlook.owners[:20]
+    public = "a constant" if outlook.agreed.agreement.data.declared_only else "the public one"
     models = (
         ("its own model", "s", style.ALONE[0], "alone"),
-        ("the common model", "D", style.ALONE[3], "together"),
-        ("that one, personalized", "o", style.TOGETHER, "personalized"),
+        (f"{public}, personalized", "^", style.FAINT, "public_personalized"),
+        ("the common one", "D", style.ALONE[3], "together"),
+        ("that, personalized", "o", style.TOGETHER, "personalized"),
     )
     costs = [
         _Costs(
@@ -174,9 +176,10 @@ def on_own_records(outlook: Forecast) -> Figure:
     title = "What joining gives each owner, on its own records"
     first = f"the first {len(shown)} of " * (len(shown) < len(outlook.owners))
     lead = f"forecast for {first}{counted(outlook.n_owners, 'owner')}; further to the left is better"
+    lead += "; the first two take no joining"
     if outlook.goal == "common":
         lead += "; “pays” is about everybody's records, the agreed goal"
-    figure, axes = _by_owner(title, lead, [one.called for one in shown], costs, 0.62)
+    figure, axes = _by_owner(title, lead, [one.called for one in shown], costs, 0.8)
     axes.set_xlabel("worse than the best possible model of the owner's own records; lines: 90 % of runs", labelpad=7)
     words = {"yes": "pays", "no": "does not pay", "open": "open"}
     for at, one in enumerate(reversed(shown)):
@@ -224,9 +227,9 @@ def _by_owner(
     figure = style.sheet(9.0, 2.25 + lines)
     axes = style.panel(figure, 1.8, 0.8, 5.9 if each > 0.5 else 6.9, lines)
     y, ends = np.arange(len(names))[::-1], [] if public is None else [max(public, FLOOR)]
-    apart = 0.25 * all(one.bands for one in costs)
+    apart = 0.2 * all(one.bands for one in costs)
     for place, one in enumerate(costs):
-        ψ, at = np.maximum(one.at, FLOOR), y + apart * (1 - place)
+        ψ, at = np.maximum(one.at, FLOOR), y + apart * ((len(costs) - 1) / 2 - place)
         axes.plot(ψ, at, one.marker, color=one.colour, markersize=6.5, label=one.label, zorder=3)
         ends += [value for value in ψ if value > FLOOR]
         if one.bands:
