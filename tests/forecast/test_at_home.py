@@ -179,7 +179,8 @@ def test_what_does_not_fit_is_refused_in_words() -> None:
 
 
 def _truth(losses: dict[str, float]) -> float:
-    without, joined = (min(losses[a], losses[b]) for a, b in (("own", "public"), ("common", "personalized")))
+    of = ("own", "public", "public_personalized"), ("common", "personalized")
+    without, joined = (min(losses[model] for model in models) for models in of)
     return (without - joined) / without
 
 
@@ -199,8 +200,11 @@ def test_a_verdict_after_a_run_is_right_where_the_truth_is_clear() -> None:
         M = np.append(np.full(p, 1 / 3), 1.0)  # of uniform features and the intercept
         with one_thread():
             found = copriv.owner_verdict(_terms(n), "a", own, common, public=public)
-            home = personalized(_terms(n), common, own, public=public).theta
+            home, finished = (
+                personalized(_terms(n), model, own, public=public).theta for model in (common, _fit(*public))
+            )
         models = {"own": _fit(*own), "public": _fit(*public), "common": common, "personalized": home}
+        models["public_personalized"] = finished
         gain = _truth({name: noise**2 + float(M @ (θ - truth) ** 2) for name, θ in models.items()})
         if found.verdict != "open" and abs(gain - WORTHWHILE) > 0.002:
             said.append(((found.verdict == "yes") == (gain >= WORTHWHILE), found.verdict == "yes"))

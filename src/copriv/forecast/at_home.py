@@ -368,7 +368,7 @@ class _OwnLosses:
         """The same records and draws about another centre."""
         tried = (home.candidates[0], home.candidates[-1])
         beside = replace(self, home=home, held_out=home.cross_validated(self.records, tried, self.rng))
-        shared = {name: getattr(self, name) for name in ("_shares", "fitting", "_chance")}
+        shared = {name: getattr(self, name) for name in ("_shares", "fitting")}  # its distance is another one
         vars(beside).update(shared)
         return beside
 
