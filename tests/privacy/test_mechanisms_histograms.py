@@ -127,27 +127,32 @@ def test_a_huber_loss_needs_the_unit_of_its_threshold() -> None:
         PrivateRegressor(loss="huber", bounds=None, target_bounds=None).fit(X, y)
 
 
+def typical(model, X, y) -> float:
+    """Median score of seven fits: noise makes a range far too wide in one of a hundred, and in four of seven never."""
+    return float(np.median([model.fit(X, y).score(X, y) for _ in range(7)]))
+
+
 def test_ranges_that_nobody_declares_cost_little_where_rows_are_many() -> None:
     """With (−3, 3), which stands where nothing is declared, nothing of these columns is learnt."""
     rng = np.random.default_rng(0)
     X, y = unlike_columns(20_000, rng)
-    model = PrivateRegressor(epsilon=1.0, delta=1e-6, bounds=None, target_bounds=None).fit(X, y)
-    assert model.score(X, y) > 0.4
+    model = PrivateRegressor(epsilon=1.0, delta=1e-6, bounds=None, target_bounds=None)
+    assert typical(model, X, y) > 0.4
     assert model.privacy_spent_.epsilon == 1.0
     low, high = model.bounds_
     assert (low < np.quantile(X, 0.05, axis=0)).all()
     assert (high > np.quantile(X, 0.95, axis=0)).all()
     assert (np.array(model.target_bounds_) != (-3.0, 3.0)).all()
-    labels = PrivateClassifier(epsilon=1.0, bounds=None, classes=(False, True)).fit(X, y > np.median(y))
-    assert labels.score(X, y > np.median(y)) > 0.65
+    labels = PrivateClassifier(epsilon=1.0, bounds=None, classes=(False, True))
+    assert typical(labels, X, y > np.median(y)) > 0.65
 
 
 @pytest.mark.parametrize("given", [{"bounds": None}, {"target_bounds": None}])
 def test_one_of_them_may_be_declared(given: dict[str, None]) -> None:
     X, y = unlike_columns(8000, np.random.default_rng(0))
     kept = {"bounds": (X.min(axis=0), X.max(axis=0)), "target_bounds": (0.0, 6e4)} | given
-    model = PrivateRegressor(epsilon=2.0, **kept).fit(X, y)
-    assert model.score(X, y) > 0.3
+    model = PrivateRegressor(epsilon=2.0, **kept)
+    assert typical(model, X, y) > 0.3
     if "bounds" in given:
         assert model.target_bounds_ == (0.0, 6e4)
     else:
