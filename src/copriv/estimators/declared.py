@@ -199,7 +199,7 @@ def measuring(
 
 
 SHARES_FOR_RANGES = (0.1, 0.2, 0.4)
-"""Shares of ε for ranges that nobody declares: the first that is heard (`LogScale.hidden`)."""
+"""Shares of ε for ranges that nobody declares: the first that is heard (`LogScale.hidden`). Set by hand, as `LOUDEST` is."""
 
 
 def ranging(wanted: Mapping[str, Any], unknown: Sequence[str]) -> tuple[Agreement, dict[str, Any], float]:
@@ -222,10 +222,10 @@ def ranging(wanted: Mapping[str, Any], unknown: Sequence[str]) -> tuple[Agreemen
         hidden = LogScale.hidden(noise, len(columns))
         if hidden <= LOUDEST:
             return agreement, {**wanted, "owner": rest}, noise
-    names = " and ".join(dict.fromkeys(unknown))
+    names, times = " and ".join(dict.fromkeys(unknown)), np.ceil(10.0 * hidden / LOUDEST) / 10.0  # so many are enough
     raise InvalidInput(
         f"{names}: None has the ranges of {counted(len(columns), 'column')} measured privately, which takes "
-        f"{hidden / LOUDEST:.2g} times this epsilon, or as many times these rows; declare {names} as (low, high) instead"
+        f"{times:,.1f} times this epsilon, or as many times these rows; declare {names} as (low, high) instead"
     )
 
 
