@@ -22,7 +22,26 @@ def of_forecast(outlook: Forecast) -> str:
     """Say for whom joining pays, by how much and with which probability, what would settle open cases, and cautions."""
     if outlook.nobody_else:
         return answer(outlook)
-    return " ".join([answer(outlook), *shrunk(outlook), *qualified(outlook), *cautions(outlook)])
+    verdict, said = outlook.joining, [answer(outlook), *shrunk(outlook)]
+    if verdict.answer == "no":
+        said.append(_remedy(outlook))
+    terms = " by the recommended terms" * (not outlook.comparison.same)
+    said.append(
+        f"On everybody's records: {percent(outlook.together)} above the best possible together{terms}, "
+        f"{percent(outlook.public_only)} by {for_nothing(outlook.agreed.agreement)}."
+    )
+    if verdict.names("yes"):
+        if verdict.only_as_recommended:
+            agreed = percent(outlook.agreed.relative_fitness.end["median"])
+            said.append(f"Not as it is agreed: those terms reach {agreed}.")
+        if cost := verdict.cost_others:
+            rest = [owner.name for owner in outlook.owners if owner.name not in cost]
+            how = "alone, with the same privacy," if len(rest) == 1 else "without them"
+            said.append(
+                f"But {names(cost)} would cost the others more than they gain by it: {names(rest)} {how} would reach "
+                f"{percent(outlook.best_subset)}."
+            )
+    return " ".join([*said, *cautions(outlook)])
 
 
 def of_without(found: Without) -> str:
@@ -40,30 +59,6 @@ def answer(outlook: Forecast) -> str:
     if outlook.absent is not None:
         return " ".join(about_without(outlook.absent))
     return _answer(outlook.joining, outlook.agreed.agreement.worthwhile)
-
-
-def qualified(outlook: Forecast) -> list[str]:
-    """Qualify the verdict: ψ on all records, terms under which it does not hold, and owners that cost the others."""
-    verdict = outlook.joining
-    terms = " by the recommended terms" * (not outlook.comparison.same)
-    said = [
-        f"On everybody's records: {percent(outlook.together)} above the best possible together{terms}, "
-        f"{percent(outlook.public_only)} by {for_nothing(outlook.agreed.agreement)}."
-    ]
-    if verdict.answer == "no":
-        said.insert(0, _remedy(outlook))
-    if verdict.names("yes"):
-        if verdict.only_as_recommended:
-            agreed = percent(outlook.agreed.relative_fitness.end["median"])
-            said.append(f"Not as it is agreed: those terms reach {agreed}.")
-        if cost := verdict.cost_others:
-            rest = [owner.name for owner in outlook.owners if owner.name not in cost]
-            how = "alone, with the same privacy," if len(rest) == 1 else "without them"
-            said.append(
-                f"But {names(cost)} would cost the others more than they gain by it: {names(rest)} {how} would reach "
-                f"{percent(outlook.best_subset)}."
-            )
-    return said
 
 
 def for_nothing(agreement: Agreement) -> str:

@@ -18,13 +18,12 @@ from jaxtyping import Bool, Float
 
 from copriv.errors import AgreementError
 from copriv.losses import OfMargin, named
-from copriv.mechanisms.mechanism import Guarantee, of_numbers
-from copriv.mechanisms.statistics import OfNumbers, answers_told
+from copriv.mechanisms.mechanism import of_numbers
+from copriv.mechanisms.statistics import OfShares
 from copriv.model.records import Records
 from copriv.privacy.clipping import exact_sum
-from copriv.rules.one_answer import Unmoved
-from copriv.rules.rule import Descent, SharedSum, UpdateRule
-from copriv.terms import AgreedTerms, OwnerTerms
+from copriv.rules.rule import SharedSum
+from copriv.terms import AgreedTerms
 from copriv.types import Array, Loss, Whole
 
 BINS = 9
@@ -117,15 +116,13 @@ class Histograms:
         return np.asarray(exact_sum(sums) / records.weight.sum())
 
 
-class Lengths(OfNumbers):
+class Lengths(OfShares):
     """Pure ε, one answer: how long rows are and where targets lie; the model stays at the start."""
 
     name = "lengths"
-    guarantee = Guarantee.PURE
     terms = ("reach",)
     label = "lengths"
     phrase = "noisy lengths of rows"
-    gives_model = False
 
     def check(self, agreed: AgreedTerms) -> None:
         super().check(agreed)
@@ -134,25 +131,15 @@ class Lengths(OfNumbers):
     def numbers(self, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> Histograms:
         return Histograms.agreed(agreed, n_parameters)
 
-    def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
-        """Of the noise on each share."""
-        self.check_delta(agreed)
-        return self.deviation(agreed, owner) * Histograms.agreed(agreed).number
+    def histograms(self, agreed: AgreedTerms) -> int:
+        return Histograms.agreed(agreed).number
+
+    def bins(self, agreed: AgreedTerms) -> str:
+        targets = ", and of their targets by interval" if Histograms.agreed(agreed).of_targets else ""
+        return f"by length, in bins that halve{targets}"
 
     def length(self, agreed: AgreedTerms, n_parameters: int) -> int:
         return Histograms.agreed(agreed).length
-
-    def rule(
-        self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,
-        feature_bound: float | None = None,
-    ) -> UpdateRule:  # fmt: skip
-        return Unmoved(descent, weights, self.length(agreed, n_parameters))
-
-    def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
-        units = f"{owner.records} {owner.counted}"
-        targets = ", and of their targets by interval" if Histograms.agreed(agreed).of_targets else ""
-        what = f"shares of {units} by length, in bins that halve{targets}"
-        return f"{answers_told(agreed)}: {what}", f"{self.noise_told(agreed, owner)} on each share"
 
 
 def longest_row(agreed: AgreedTerms) -> float:

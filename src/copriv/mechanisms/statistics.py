@@ -46,7 +46,7 @@ from copriv.model.records import InBlocks, Records
 from copriv.privacy.clipping import ROUNDING, bound_on_moments, clipped_mean_gradient, mean_moments, multiplicity
 from copriv.privacy.noise import Law, Noise, Order, PrivateAnswer, Releases
 from copriv.privacy.shared_noise import Share, SharedNoise
-from copriv.rules.one_answer import SolveStatistics
+from copriv.rules.one_answer import SolveStatistics, Unmoved
 from copriv.rules.rule import Descent, SharedSum, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.types import Array, Loss
@@ -242,6 +242,36 @@ class OfNumbers(OneAnswer):
         exact = numbers.of(common.loss, records, start_of(agreed, common.n_parameters))
         noise = Noise(self.law(agreed), self.deviation(agreed, owner) * numbers.unit)
         return Draft((noise,), lambda drawn: exact + drawn)
+
+
+class OfShares(OfNumbers):
+    """Pure ε: shares of an owner's units in bins, over J histograms of them. No model follows, and it stays at the start."""
+
+    guarantee = Guarantee.PURE
+    gives_model = False
+
+    @abstractmethod
+    def histograms(self, agreed: AgreedTerms) -> int:
+        """J, by which each share is divided before noise."""
+
+    @abstractmethod
+    def bins(self, agreed: AgreedTerms) -> str:
+        """The bins, in words that follow "shares of 100 records"."""
+
+    def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
+        """Scale of the noise on each share."""
+        self.check_delta(agreed)
+        return self.deviation(agreed, owner) * self.histograms(agreed)
+
+    def rule(
+        self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,
+        feature_bound: float | None = None,
+    ) -> UpdateRule:  # fmt: skip
+        return Unmoved(descent, weights, self.length(agreed, n_parameters))
+
+    def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
+        what = f"shares of {owner.records} {owner.counted} {self.bins(agreed)}"
+        return f"{answers_told(agreed)}: {what}", f"{self.noise_told(agreed, owner)} on each share"
 
 
 class OfSquaredLoss(OfNumbers):
