@@ -27,8 +27,6 @@ from copriv.types import Array
 
 EXACT_OWNERS = 8
 """Most owners for whom all S and U are searched; beyond, S is found by local search, and Shapley values from random orders."""
-ORDERS = 60
-"""Random orders for Shapley values of more owners."""
 LINES = 32
 """Most lines of the noise curve that are kept, at equal ratios of ψ."""
 
@@ -154,7 +152,7 @@ def _searched(
 def _by_orders(stated: Statements, seed: int) -> tuple[Array, Array, Array]:
     N, rng = stated.number, np.random.default_rng(seed)
     whole, best = _searched(stated, np.ones(N, dtype=bool))
-    found = np.zeros((ORDERS, N))
+    found = np.zeros((60, N))  # random orders
     for row in found:
         inside, answers, before = np.zeros(N, dtype=bool), np.zeros(N, dtype=bool), 0.0
         for place, i in enumerate(rng.permutation(N)):
@@ -163,4 +161,4 @@ def _by_orders(stated: Statements, seed: int) -> tuple[Array, Array, Array]:
             saved = min(max(saved, before), whole) if place < N - 1 else whole
             answers = ε > 0
             row[i], before = saved - before, saved
-    return best, found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(ORDERS)
+    return best, found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(len(found))

@@ -43,8 +43,6 @@ BARELY, SURELY = 3.0, 6.0
 """Scales of its noise within which a share of rows is taken for none: the larger where it is at most `CLIPPED`."""
 CLIPPED = 0.2
 """Share of the rows that may be clipped before a unit is taken that may be far too wide, which costs far more."""
-CUT = 0.25
-"""Largest share of the targets that may be clipped at either end of their interval."""
 
 
 @dataclass(frozen=True)
@@ -217,8 +215,8 @@ class Measured:
         if len(noisy) == BINS:
             return known
         found, ends = shares(noisy[BINS:]), np.array([-1.0, *EDGES, 1.0])
-        # At either end half as many, and the deviation of the noise on the sum of that many bins.
-        most = np.minimum(0.5 * few + scale * np.sqrt(2.0 * np.arange(1, len(found))), CUT)
+        # At either end half as many, and the deviation of the noise on the sum of that many bins; at most a quarter.
+        most = np.minimum(0.5 * few + scale * np.sqrt(2.0 * np.arange(1, len(found))), 0.25)
         low, above = (int(np.argmin([*(np.cumsum(each)[:-1] <= most), False])) for each in (found, found[::-1]))
         high = max(len(found) - above, low + 1)
         first, last = ends[low], ends[high]

@@ -27,9 +27,6 @@ from copriv.model.fitness import FeasibleSet, Fitness, Optimum, Regularizer, gra
 from copriv.model.records import Records
 from copriv.types import Array, Loss
 
-MADE_UP = 2000
-"""Rows of the typical table where no rows are public."""
-
 
 @dataclass(frozen=True, eq=False)
 class Problem(Shown):
@@ -148,7 +145,7 @@ class Problem(Shown):
         schema = schema_of(agreement, None)
         if schema is None:
             raise AgreementError("data.public_rows: 0 leaves nothing but declared columns; declare them")
-        table = DeclaredTables(schema).draw(np.random.default_rng(0), MADE_UP, typical=True)
+        table = DeclaredTables(schema).draw(np.random.default_rng(0), 2000, typical=True)
         return cls(
             agreement,
             (table,) * agreement.n_owners,

@@ -39,7 +39,8 @@ from copriv.types import Array
 MOST = 500
 """Most owners on a graph, each of which has a model in every run of a simulation."""
 MOST_NOISE = 1.05
-"""Noise of an answer on a graph whose mixing is planned, over that with a central learner: what a forecast calls enough."""
+"""Noise of an answer on a graph whose mixing is planned, or E ψ on it, over that with a central learner, which is near enough:
+about the accuracy of a forecast."""
 Nodes = np.ndarray[Any, np.dtype[np.bool_]]
 Models = Float[Array, "runs owners p"]
 
