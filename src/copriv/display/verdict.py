@@ -16,6 +16,7 @@ from copriv.formatting.numbers import counted, listed, percent, percent_range, p
 from copriv.formatting.sanitize import printable
 from copriv.problem.verdict import NO, YES, Goal, Outcome, OwnerVerdict, Verdict
 from copriv.simulation import Simulation
+from copriv.terms.values import LONGEST_NAME
 
 
 def of_forecast(outlook: Forecast) -> str:
@@ -123,7 +124,7 @@ def _remedy(outlook: Forecast) -> str:
         each = f"its own model or {public} serves each owner as well"
         return f"So do not train together: {each}, and no larger budget of one owner is expected to change that."
     first = min(least, key=lambda name: least[name])
-    paid = f"it would typically pay for {printable(first, NAME)} with a budget of {plain_number(least[first])} or more"
+    paid = f"it would typically pay for {printable(first, LONGEST_NAME)} with a budget of {plain_number(least[first])} or more"
     return f"So do not train together as it is: {paid}."
 
 
@@ -365,13 +366,9 @@ def of_own_learners(outlook: OwnLearnersForecast) -> str:
     )
 
 
-NAME = 200
-"""Most characters of an owner's name in a sentence; tables cut it to their width."""
-
-
 def names(owners: Sequence[str]) -> str:
     """List owners in a sentence: at most five, and the number of the others."""
-    return listed([printable(name, NAME) for name in owners], 5)
+    return listed([printable(name, LONGEST_NAME) for name in owners], 5)
 
 
 def ends(values: Sequence[float]) -> tuple[float, float]:
@@ -394,7 +391,7 @@ def at_home(found: VerdictAtHome, goal: Goal = "own") -> Iterator[str | Table]:
     goal: the agreement's; where it is everybody's records, say that this verdict is of others.
     """
     if found.on_own is None:
-        yield f"Whether joining pays is open for {printable(found.name, NAME)}: {found.reason}."
+        yield f"Whether joining pays is open for {printable(found.name, LONGEST_NAME)}: {found.reason}."
     else:
         yield of_owner(found.name, found.on_own, found.worthwhile)
     if goal == "common":

@@ -27,8 +27,6 @@ from copriv.types import Array
 
 EXACT_OWNERS = 8
 """Most owners for whom all S and U are searched; beyond, S is found by local search, and Shapley values from random orders."""
-LINES = 32
-"""Most lines of the noise curve that are kept, at equal ratios of ψ."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +41,12 @@ class Statements(Shown):
 
     @classmethod
     def of(cls, members: Consortium, costs: PrivacyCosts, worth: Sequence[float] | Array) -> "Statements":
-        """Keep at most LINES lines of the curve, those that are lowest at equidistant levels of log ψ."""
+        """Keep at most 32 lines of the curve, those that are lowest at equidistant levels of log ψ."""
         hull = NoiseCurve.of(members.curve.fixed, members.curve.slope)
         # The noise at which the next line is lowest.
         corners = np.append(0.0, (np.diff(hull.fixed) / -np.diff(hull.slope))[::-1])
         heights = np.log(np.maximum(hull.at(corners), 1e-300))
-        ν = np.append(np.interp(np.linspace(heights[0], heights[-1], LINES - 1), heights, corners), 2.0 * corners[-1])
+        ν = np.append(np.interp(np.linspace(heights[0], heights[-1], 31), heights, corners), 2.0 * corners[-1])
         best = np.unique(np.argmin(hull.fixed + hull.slope * ν[:, None], axis=1))
         curve = NoiseCurve(hull.fixed[best], hull.slope[best])
         return cls(replace(members, curve=curve), costs, np.asarray(worth, dtype=np.float64))

@@ -40,9 +40,7 @@ SHARES_OF_RANGES = ((0.1, 0.1), (0.2, 0.1), (0.4, 0.1))
 """The same for numbers of which ranges alone are declared. A target's range that is ten times too wide costs more than 40 %
 of ε (`benchmarks.published`)."""
 BARELY, SURELY = 3.0, 6.0
-"""Scales of its noise within which a share of rows is taken for none: the larger where it is at most `CLIPPED`."""
-CLIPPED = 0.2
-"""Share of the rows that may be clipped before a unit is taken that may be far too wide, which costs far more."""
+"""Scales of its noise within which a share of rows is taken for none: the larger where it is at most a fifth."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +204,8 @@ class Measured:
     @classmethod
     def of(cls, noisy: Float[Array, " answer"], scale: float, intercept: bool, spent: float = 0.0) -> "Measured":
         """noisy: an answer of "lengths", or the mean of several; scale: of its noise."""
-        few = max(BARELY * scale, min(SURELY * scale, CLIPPED))
+        # A fifth of the rows may be clipped before a unit is taken that may be far too wide, which costs far more.
+        few = max(BARELY * scale, min(SURELY * scale, 0.2))
         # The first bins that have hardly a row are left out, and their rows are counted in the next one.
         rows = shares(noisy[:BINS])
         empty = int(np.searchsorted(np.cumsum(rows)[:-1], few, side="right"))

@@ -352,7 +352,15 @@ class Statistics(OfSquaredLoss):
         p, B = common.n_parameters, feature_bound_of(base, common.feature_bound)
         moments = Moments(setting.bound, B, base.model.intercept, float(setting.terms["moments_share"]), p)
         start, unit = np.array(base.agreement.start), 2.0 * moments.unit
-        each = 0.5 * self._noise_of_sum(base) if base.summed else _few_sums(base)
+        if base.summed:
+            each = 0.5 * self._noise_of_sum(base)
+        else:  # w_i κ_i/(n_i ε_i) of every owner; of more than 16 that are alike, of 16 that make as much noise together
+            first, scales = np.cumsum(base.counts) - base.counts, list[float]()
+            for w, table in zip(base.weights[first].tolist(), base.owner_tables, strict=True):
+                drawn = min(table.number, 16)
+                scale = w * table.overlap / (table.records * table.epsilon)
+                scales += [scale * float(np.sqrt(table.number / drawn))] * drawn
+            each = np.array(scales)
         noise = np.tensordot(draw(self.law(base), (runs, len(each), len(unit))), each, axes=(1, 0)) * unit
         together = float(np.sqrt(np.square(each).sum())) * unit[p : p + 1] if moments.share > 0 else None
         P = setting.terms["preconditioner"]
@@ -375,14 +383,3 @@ def answers_told(agreed: AgreedTerms) -> str:
         return "one answer at the agreed start"
     times = "one answer" if agreed.answers == 1 else f"at most {agreed.answers} answers (one, and further attempts)"
     return f"{times} at the agreed start, seen in a sum only"
-
-
-def _few_sums(base: AgreedTerms) -> Float[Array, " draws"]:
-    """w_i κ_i/(n_i ε_i) of every owner; of more than 16 that are alike, of 16 that make as much noise together."""
-    first = np.cumsum(base.counts) - base.counts
-    each = []
-    for w, table in zip(base.weights[first].tolist(), base.owner_tables, strict=True):
-        drawn = min(table.number, 16)
-        scale = w * table.overlap / (table.records * table.epsilon)
-        each += [scale * float(np.sqrt(table.number / drawn))] * drawn
-    return np.array(each)

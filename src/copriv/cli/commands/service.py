@@ -186,7 +186,7 @@ def _monitored(service: Service, address: str | None) -> Iterator[None]:
 
         def do_GET(self) -> None:
             pages: dict[str, Callable[[], tuple[int, bytes]]] = {
-                "/health": lambda: (200 if service.alive else 503, b"alive\n" if service.alive else b"hanging\n"),
+                "/health": lambda: (200, b"alive\n") if service.alive else (503, b"hanging\n"),
                 "/ready": lambda: (200, b"ready\n") if service.figures.ready else (503, b"not ready\n"),
                 "/metrics": lambda: (200, metrics()),
             }
