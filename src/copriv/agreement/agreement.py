@@ -88,7 +88,15 @@ class Agreement(Shown, Framed, AgreedTerms):
     def load(cls, path: str | Path) -> "Agreement":
         """Read and check a TOML file. Raises AgreementError, on one line, with the field path and what to do."""
         try:
-            text = _text_of(path)
+            # Without a wait for a pipe that nobody writes to.
+            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+            with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor has no path)
+                if hasattr(os, "O_NONBLOCK"):
+                    os.set_blocking(descriptor, True)
+                content = file.read(200_000_001)
+            if len(content) > 200_000_000:  # twice the bytes of an agreement with a million owners
+                raise ValueError("it is larger than 200 MB")
+            text = content.decode("utf-8").replace("\r\n", "\n")
         except UnicodeDecodeError:
             raise AgreementError(
                 f"{path}: is no text, so no agreement; give the path of a TOML file, in UTF-8"
@@ -431,21 +439,6 @@ class Agreement(Shown, Framed, AgreedTerms):
         if self.synchronous:
             return min(self.agreement.horizon - 1, self.answers - self.attempts)
         return min(self.agreement.horizon, (self.answers - self.attempts) * self.n_participants)
-
-
-def _text_of(path: str | Path) -> str:
-    """Read a file of at most 200 MB. Does not wait for a pipe without a writer.
-
-    Raises OSError where it cannot be read, ValueError where it is not UTF-8 or too large.
-    """
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor has no path)
-        if hasattr(os, "O_NONBLOCK"):
-            os.set_blocking(descriptor, True)
-        content = file.read(200_000_001)
-    if len(content) > 200_000_000:  # twice the bytes of an agreement with a million owners
-        raise ValueError("it is larger than 200 MB")
-    return content.decode("utf-8").replace("\r\n", "\n")
 
 
 def _toml(value: Any) -> str:

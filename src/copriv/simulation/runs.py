@@ -127,7 +127,14 @@ def play(
     turns = {True: _one_answer_each, False: _many_answers}[agreement.one_answer]
     participant, events, durations, answer, share_clipped = turns(worlds, participants, scales, options, streams)
     first, queries = int(agreement.synchronous and not agreement.one_answer), len(participant)
-    recorded = _recorded(options.record_at, first, first + queries)
+    last = first + queries
+    if options.record_at is not None:
+        recorded = np.array(sorted({int(k) for k in options.record_at if first <= k <= last} | {last}))
+    elif queries < 60:
+        recorded = np.arange(first, last + 1)
+    else:  # about 60, evenly spaced on a log axis
+        inner = np.round(np.geomspace(max(first, 1), last, 60)).astype(int)
+        recorded = np.unique(np.concatenate([[first], inner, [last]]))
     wanted, kept = set(recorded.tolist()), []
     model = rule.models if isinstance(rule, OnGraph) else rule.model
     state = rule.start(np.tile(problem.start, (options.runs, 1)) if options.starts is None else options.starts)
@@ -308,13 +315,3 @@ def one_sum(problem: Problem, streams: Sequence[np.random.SeedSequence]) -> Floa
     drawn = [scales @ draws(np.random.default_rng(one), noise.law, size, together.shapes) for one in streams]
     exact = np.concatenate([draft.answer(np.zeros((1, len(unit)))) for draft in drafts])
     return np.asarray(together.vector(exact) + unit * np.array(drawn))
-
-
-def _recorded(record_at: Sequence[int] | None, first: int, last: int) -> Int[np.ndarray, " recorded"]:
-    """Iterations to record: those asked for and the last; else about 60, evenly spaced on a log axis."""
-    if record_at is not None:
-        return np.array(sorted({int(k) for k in record_at if first <= k <= last} | {last}))
-    if last - first < 60:
-        return np.arange(first, last + 1)
-    inner = np.round(np.geomspace(max(first, 1), last, 60)).astype(int)
-    return np.unique(np.concatenate([[first], inner, [last]]))
