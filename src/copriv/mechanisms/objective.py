@@ -27,7 +27,7 @@ from copriv.mechanisms.objective_solver import SMOOTH, surface_of
 from copriv.mechanisms.one_answer import STEPS, Choosing, Common, Draft, Draw, OneAnswer, Setting, feature_bound_of
 from copriv.model.records import Records
 from copriv.privacy.clipping import row_norms
-from copriv.privacy.noise import Law, Noise, Order
+from copriv.privacy.noise import Law, Noise
 from copriv.rules.one_answer import AverageModels
 from copriv.rules.rule import Descent, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
@@ -79,9 +79,6 @@ class Objective(OneAnswer):
 
     def law(self, agreed: AgreedTerms) -> Law:
         return Law.NORMAL if agreed.owner_tables[0].delta > 0 else Law.LAPLACE
-
-    def order(self, agreed: AgreedTerms) -> Order:
-        return 2 if agreed.owner_tables[0].delta > 0 else 1
 
     def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
         """Scale of the noise on each coordinate of the tilt."""

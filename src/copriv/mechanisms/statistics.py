@@ -44,7 +44,7 @@ from copriv.mechanisms.one_answer import (
 )
 from copriv.model.records import InBlocks, Records
 from copriv.privacy.clipping import ROUNDING, bound_on_moments, clipped_mean_gradient, mean_moments, multiplicity
-from copriv.privacy.noise import Law, Noise, Order, PrivateAnswer, Releases
+from copriv.privacy.noise import Law, Noise, PrivateAnswer, Releases
 from copriv.privacy.shared_noise import Share, SharedNoise
 from copriv.rules.one_answer import SolveStatistics, Unmoved
 from copriv.rules.rule import Descent, SharedSum, UpdateRule
@@ -200,9 +200,6 @@ class OfNumbers(OneAnswer):
 
     def law(self, agreed: AgreedTerms) -> Law:
         return Law.LAPLACE
-
-    def order(self, agreed: AgreedTerms) -> Order:
-        return 1
 
     def multiplier(self, answers: int, epsilon: float, delta: float) -> float:
         return answers / epsilon
