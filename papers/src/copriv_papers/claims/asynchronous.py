@@ -200,7 +200,7 @@ ASYNCHRONOUS: tuple[Claim, ...] = (
           judged("async-fig11", "ψ over ψ at ten times records"), "async-fig11"),
     Claim("A, Thm 1", "Laplace noise of scale 2ΞT/(nε) keeps ε over the horizon.", "ε spent over ε: 1", spent(1)),
     Claim("A, Thm 2, (8)", "The constants are those of the appendix.", "1", printed_constants),
-    Claim("A, Thm 2, (9)", "The cost of the learner's model is at most c₁′√S + c₂′S.", "at most 1", above_nine),
+    Claim("A, Thm 2, (9)", "The cost is at most c₁′√S + c₂′S.", "at most 1", above_nine),
     Claim("A, Thm 2, (10)", "For large T the parameter error is at most c̄₁√S₂/n + c̄₂S₂/n².", "0 for n → ∞", left_without_noise),
     Claim("A, after (11)", "For equal budgets (11) scales as ε⁻².", "−2", bound_slopes_a),
     Claim("A, Remark 4", "Scaled by how rarely an owner answers, we get the same bounds.", "cost ratio 1", scaled_for_absence),
