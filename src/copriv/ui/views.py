@@ -53,6 +53,8 @@ FORECAST_KEYS = {
     "worth_error": "shapley_error", "loss_to_others": "loss_to_others", "best_weight": "best_weight",
 }  # fmt: skip
 """Keys of an owner in a view, and the corresponding keys in the forecast's JSON."""
+SURE = 0.9
+"""Probability below which a verdict is shown with "probably"."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +238,7 @@ def _with_shares(view: dict[str, Any]) -> dict[str, Any]:
         if row["probability"] is None:
             row["sure"] = not view["together"]["low"] <= without <= view["together"]["high"]
         else:
-            row["sure"] = row["probability"] >= 0.9  # below, it is shown with "probably"
+            row["sure"] = row["probability"] >= SURE
         if row["worth"] is not None and saved > 0:
             row |= {"share": row["worth"] / saved, "share_error": row["worth_error"] / saved}
     least = min(view["together"]["median"], view["best_subset"]["value"])
