@@ -164,9 +164,10 @@ class Agreement(Shown, Framed, AgreedTerms):
 
         `owner` takes the whole list of tables, or one mapping that is applied to every table.
         """
-        document = self.to_dict()
+        owners_change = isinstance(changes.get("owner"), dict)
+        document = self.to_dict() if owners_change else self.with_owners()
         for table, values in changes.items():
-            if table == "owner" and isinstance(values, dict):
+            if table == "owner" and owners_change:
                 document["owner"] = [{**owner, **values} for owner in document["owner"]]
             elif table == "owner":
                 document["owner"] = list(values)
@@ -177,6 +178,11 @@ class Agreement(Shown, Framed, AgreedTerms):
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `of` reads, without keys that are None, which TOML does not have."""
         return self.model_dump(mode="python", exclude_none=True, by_alias=True)
+
+    def with_owners(self) -> dict[str, Any]:
+        """Return the same with owner tables as they are, frozen and checked, which `of` does not check again."""
+        tables = self.model_dump(mode="python", exclude_none=True, exclude={"owner_tables"})
+        return {**tables, "owner": self.owner_tables}
 
     def to_toml(self) -> str:
         """Return the text of a file that `load` reads back with the same fingerprint."""
@@ -392,11 +398,8 @@ class Agreement(Shown, Framed, AgreedTerms):
     @cached_property
     def _floors(self) -> Float[Array, " owners"]:
         """Scale of the noise that each owner adds to its answers by itself, so that it keeps its floor; 0 without one."""
-        floors = []
-        for owner in self.owner_tables:
-            own = owner.model_copy(update={"epsilon": owner.floor})
-            floors.append(0.0 if owner.floor is None else self.mechanism.scale(self, own))
-        return self.by_owner(floors)
+        own = [owner.at_floor for owner in self.owner_tables]
+        return self.by_owner([0.0 if owner is None else self.mechanism.scale(self, owner) for owner in own])
 
     @property
     def loss(self) -> LinearLoss:

@@ -220,8 +220,8 @@ class OfNumbers(OneAnswer):
     def _noise_of_sum(self, agreed: AgreedTerms) -> Float[Array, " draws"]:
         """Scale of each draw in a sum, in the unit of each number: that of the shares of all, and the owners' own."""
         alone = [self.deviation(agreed, one) for one in agreed.owner_tables]
-        own = [one.model_copy(update={"epsilon": one.floor}) for one in agreed.owner_tables]
-        floors = [0.0 if one.floor is None else self.deviation(agreed, one) for one in own]
+        own = [one.at_floor for one in agreed.owner_tables]
+        floors = [0.0 if one is None else self.deviation(agreed, one) for one in own]
         together = SharedSum(agreed.weights, agreed.uncounted, agreed.by_owner(floors))
         return together.noise(agreed.by_owner(alone))
 

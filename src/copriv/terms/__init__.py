@@ -138,6 +138,11 @@ class OwnerTerms(TermsTable):
         return self.epsilon / self.overlap, self.delta / self.overlap
 
     @property
+    def at_floor(self) -> "OwnerTerms | None":
+        """The same terms with ε_max in place of ε; None without a floor."""
+        return None if self.floor is None else self.model_copy(update={"epsilon": self.floor})
+
+    @property
     def number(self) -> int:
         """Number of owners with these terms."""
         return self.count or 1
