@@ -220,7 +220,7 @@ def _records(problem: Problem, participants: Participants) -> tuple[Records, ...
         if len(parts) > 1:
             n = np.array([part.total for part in parts])
             share = Aggregation(problem.agreement.weights[list(group)]).shares
-            parts = [Records.concatenate(parts, scale=share / n * n.sum())]
+            parts = [Records.merged(parts, share / n * n.sum())]
         together.append(parts[0])
     return tuple(together)
 
