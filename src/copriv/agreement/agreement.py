@@ -138,12 +138,14 @@ class Agreement(Shown, Framed, AgreedTerms):
         """These terms with each answer seen instead of sums, and the number of answers of a run; self where each is seen."""
         if not self.summed:
             return self
-        document = self.to_dict()
+        document = self.with_owners()
         for key in IN_SUMS:
             document["agreement"].pop(key, None)
         if self.attempts:
             document["agreement"]["answers"] = self.answers - self.attempts
-        document["owner"] = [{k: v for k, v in owner.items() if k != "floor"} for owner in document["owner"]]
+        document["owner"] = [
+            owner if owner.floor is None else owner.model_copy(update={"floor": None}) for owner in self.owner_tables
+        ]
         return Agreement.of(document)
 
     def in_sums(self) -> "Agreement | None":

@@ -3,10 +3,11 @@
 How its noise is made, and why it is private, stands in `objective_noise`; how its model is found, in `objective_solver`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import product
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Float
@@ -166,10 +167,9 @@ class Objective(OneAnswer):
         A run solves for one model, not for N: θ̄ of N is m + (spread of one)/√N, m the mean over noise, and f is taken as
         quadratic over that spread.
         """
-        agreed, typical, effective = _tried_by_all(
-            base, setting, common.n_parameters, common.feature_bound, common.loss
-        )
-        start, p = agreed.start, common.n_parameters
+        p, loss = common.n_parameters, cast(Hashable, common.loss)  # of those that it suits, which are frozen
+        agreed, typical, effective = _tried_by_all(base, setting, p, common.feature_bound, loss)
+        start = agreed.start
         owner = base.owner_tables[
             int(np.repeat(np.arange(len(base.owner_tables)), base.counts)[np.argmax(base.weights)])
         ]
@@ -191,7 +191,7 @@ class Objective(OneAnswer):
 
 @lru_cache(maxsize=4)
 def _tried_by_all(
-    base: AgreedTerms, setting: Setting, n_parameters: int, feature_bound: float | None, loss: Loss
+    base: AgreedTerms, setting: Setting, n_parameters: int, feature_bound: float | None, loss: Any
 ) -> tuple[Perturbation, float, float]:
     """A setting's perturbation, the mean scale of all owners' noise, and that of their average: once for all worlds.
 
