@@ -166,11 +166,10 @@ class Agreement(Shown, Framed, AgreedTerms):
 
         `owner` takes the whole list of tables, or one mapping that is applied to every table.
         """
-        owners_change = isinstance(changes.get("owner"), dict)
-        document = self.to_dict() if owners_change else self.with_owners()
+        document = self.with_owners()
         for table, values in changes.items():
-            if table == "owner" and owners_change:
-                document["owner"] = [{**owner, **values} for owner in document["owner"]]
+            if table == "owner" and isinstance(values, dict):
+                document["owner"] = [owner.with_terms(values) for owner in self.owner_tables]
             elif table == "owner":
                 document["owner"] = list(values)
             else:

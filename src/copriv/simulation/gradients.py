@@ -141,6 +141,8 @@ class Pass:
     def _sum(self, part: Callable[[slice], Array], runs: int) -> Array:
         n = len(self.records)
         block = max(64, self.cells // max(runs, 1))
+        if n <= min(block, RANGE):
+            return part(slice(n))
 
         def over(start: int) -> Array:
             stop = min(start + RANGE, n)
