@@ -141,6 +141,10 @@ AUDITS = [
         "two shares of each histogram move by all that they can",
     ),
     Audit(
+        CASES["histograms"], (rows([LONG], 1.0), rows([[0.1, -0.5]], 1.0)), "another value in every column",
+        "two shares of each histogram move by all that they can",
+    ),
+    Audit(
         CASES["pilot"], (rows([LONG], 1.0), rows([[1.0, 0.0]], -1.0)), "a long gradient for a short one, turned round",
         "the gradient moves by all of 2Ξ/n, and both counts by two bins",
     ),
@@ -154,7 +158,7 @@ OF_MECHANISMS, OF_THE_DEFAULT = of_mechanisms.MUTATIONS, of_the_default.MUTATION
 WRONG: list[tuple[str, Wrong, tuple[str, ...]]] = [
     (
         "half the noise", OF_MECHANISMS["half the noise"].make,
-        ("laplace", "laplace-composed", "gaussian", "statistics", "moments", "lengths", "pilot", "objective"),
+        ("laplace", "laplace-composed", "gaussian", "statistics", "moments", "lengths", "histograms", "pilot", "objective"),
     ),
     (
         "one draw for all coordinates", OF_THE_DEFAULT["the same draw for all coordinates"].make,

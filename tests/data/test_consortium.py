@@ -342,6 +342,19 @@ def test_public_rows_stand_in_for_tables_that_are_not_here(tmp_path):
         np.testing.assert_array_equal(owner.target, np.array(cells(60)["y"])[rows])
     assert found.public.units == 60
     assert "stand in for them, as if all owners were alike" in found.description
+    strata = ["north" if i < 20 else "south" for i in range(60)]
+    pa.parquet.write_table(pa.table({**cells(60), "region": strata}), tmp_path / "strata.parquet")
+    of_strata = {**given, "public": tmp_path / "strata.parquet"}
+    by_stratum = load_consortium("table", [500, 70, 30], strata=("region", ["south", "north", "west"]), **of_strata)
+    assert [owner.units for owner in by_stratum.owners] == [500, 70, 30]
+    south, north, west = (set(ids(owner)) for owner in by_stratum.owners)
+    assert south <= set(range(20, 60))
+    assert north <= set(range(20))
+    assert west & north, "an owner without a stratum has rows of all"
+    assert west & south
+    assert "each owner's from its stratum where it has one" in by_stratum.description
+    tested = load_consortium("table", [5, 5], held_out=40, strata=("region", ["south", "north"]), **of_strata)
+    assert not set(ids(tested.held_out)) & {*ids(tested.owners[0]), *ids(tested.owners[1])}
     few = load_consortium("table", [20, 30], held_out=10, **given)
     whole = np.concatenate([ids(records) for records in (*few.owners, few.held_out)])
     assert sorted(whole) == list(range(60)), "where they are enough, each row is one owner's"

@@ -12,8 +12,10 @@ from copriv_papers import BEYOND, FIGURES, Effort
 from copriv_papers.claims import CLAIMS, Answer, Found
 from copriv_papers.claims.checked import answered
 from copriv_papers.claims.laws import (
+    above_nine,
     bound_slopes_a,
     judged,
+    left_without_noise,
     never_zero,
     one_coordinate,
     proof_step,
@@ -55,6 +57,10 @@ def test_every_claim_names_a_paper_a_figure_and_a_number() -> None:
 
 def test_formulas_hold_or_not_as_the_errata_prove() -> None:
     assert stays_at_the_start(NOTHING).verdict == "not reproduced"  # erratum 5
+    # A1 on f = θ²/2 − θ/2 from 0: T steps of at most ρ/T² leave θ within 1/T of 0, at 0.5 from θ* = 0.5.
+    assert left_without_noise(NOTHING).numbers == pytest.approx((0.25, 0.25, 0.25), abs=0.01)  # erratum 5
+    assert above_nine(NOTHING).verdict == "reproduced in part"  # (9) falls as 1/√T, the cost stays 1/8
+    assert above_nine(NOTHING).numbers[2] / above_nine(NOTHING).numbers[1] == pytest.approx(np.sqrt(10), rel=0.1)
     assert one_coordinate(NOTHING).numbers[0] == pytest.approx(10.0, rel=0.02)  # erratum 4: p = 10 times
     assert star(NOTHING).numbers == (1.0,)  # erratum 3
     assert bound_slopes_a(NOTHING).numbers == pytest.approx((-1.0, -1.0, -1.0), abs=0.05)  # erratum 11

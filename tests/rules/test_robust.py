@@ -23,7 +23,16 @@ from copriv.network.run import NoiseCheck
 from copriv.plan import plan
 from copriv.privacy.noise import Law
 from copriv.problem import Problem
-from copriv.rules.robust import CHANCE, DOUBT, RobustAggregation, filtered_mean, geometric_median, mixed, trimmed_mean
+from copriv.rules.robust import (
+    CHANCE,
+    DOUBT,
+    RobustAggregation,
+    caf,
+    filtered_mean,
+    geometric_median,
+    mixed,
+    trimmed_mean,
+)
 from copriv.simulation import simulate
 from copriv.terms import Terms
 
@@ -115,6 +124,29 @@ def test_the_filter_is_that_of_plain_loops():
     )
 
 
+def caf_by_hand(x, f):
+    """CafCor's filter with the covariance itself: x[i] → the mean."""
+    weight, least, best = np.ones(len(x)), np.inf, None
+    while True:
+        mean = np.average(x, axis=0, weights=weight)
+        value, direction = np.linalg.eigh(np.atleast_2d(np.cov(x.T, aweights=weight, ddof=0)))
+        if value[-1] < least:
+            least, best = value[-1], mean
+        τ = np.square((x - mean) @ direction[:, -1])
+        weight = weight * (1 - τ / τ[weight > 0].max())
+        weight = np.maximum(weight, 0.0)
+        if weight.sum() <= len(x) - 2 * f:
+            return best
+
+
+@pytest.mark.parametrize("p", [1, 3, 12])
+def test_caf_is_that_of_plain_loops(p):
+    """Fewer numbers than owners and more; two owners are at one wrong place, near or far."""
+    x = np.random.default_rng(0).normal(size=(30, 9, p))
+    x[:, :2] += np.geomspace(0.3, 300, 30)[:, None, None]
+    np.testing.assert_allclose(caf(x, 2), [caf_by_hand(one, 2) for one in x], rtol=1e-9, atol=1e-12)
+
+
 def test_no_owner_gains_by_the_number_of_records_that_it_states():
     """A liar that states more records has less noise to hide in; one that states fewer counts less."""
     rng, lie = np.random.default_rng(1), 3.0
@@ -171,7 +203,7 @@ def test_the_geometric_median_is_where_the_sum_of_distances_is_least():
     np.testing.assert_allclose(geometric_median(vectors)[0], best.x, atol=1e-5)
 
 
-@pytest.mark.parametrize("by", ["filter", "trimmed-mean", "geometric-median"])
+@pytest.mark.parametrize("by", ["filter", "trimmed-mean", "geometric-median", "caf"])
 def test_owners_that_agree_are_followed_exactly_and_a_far_liar_is_not(by):
     together = RobustAggregation(Terms(rule="S2", horizon=9, robust=1, robust_by=by), Law.NORMAL, np.full(4, 1e-9))
     for k, answer in enumerate(np.random.default_rng(2).normal(size=(5, 2))):
@@ -288,6 +320,19 @@ def test_a_fifth_of_the_owners_lies(table):
         assert times <= min(2.5 if name in HIDDEN else 1.5, said + 0.2), name
     attacked.all = attacked.all.under(attacked.all.terms.replace(agreement={"robust": 1}))
     assert attacked.attacked("scaled", 400) > 2.5 * honest  # more owners lie than is agreed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table", [lending, diabetes, cancer])
+def test_caf_bears_every_attack(table):
+    """At most 2.5 times the honest owners' own excess for each attack (docs/explanation/lying-owners.md)."""
+    attacked = dealt(*table())
+    attacked.agreement = attacked.agreement.replace(agreement={"robust_by": "caf"})
+    attacked.all = attacked.all.under(attacked.all.terms.replace(agreement={"robust_by": "caf"}))
+    honest, (robust, averaged) = attacked.honest_alone(400), attacked.nobody_lies(400)
+    assert robust <= 1.5 * averaged
+    for name in ATTACKS:
+        assert attacked.attacked(name, 400) <= 2.5 * honest, name
 
 
 @pytest.mark.slow

@@ -135,13 +135,15 @@ class Number(Column):
             high = self.high
         if self.clamp or on_violation == "clamp":
             low, high = self.low, self.high
-        kept = np.where(np.isfinite(values), np.clip(values, low, high), values)
+        kept = values
+        if low > -math.inf or high < math.inf:
+            kept = np.where(np.isfinite(values), np.clip(values, low, high), values)
         for outside, side, bound in ((kept < self.low, "below", self.low), (kept > self.high, "above", self.high)):
             if outside.any():
                 found = f"is {shown(float(kept[int(np.argmax(outside))]))}, {side} its declared bound {shown(bound)}"
                 advice = "correct it, declare wider bounds, or clamp"
                 problems.append(Fault.of(self.name, side, outside, f"{found}; {advice}"))
-        return Cells(kept, problems, moved=int((kept[~absent] != values[~absent]).sum()))
+        return Cells(kept, problems, moved=0 if kept is values else int((kept != values)[~absent].sum()))
 
     def made_up(self, rng: np.random.Generator, rows: int) -> Any:
         within = rng.uniform(0.01, 0.99, rows)  # rounding does not leave the bounds

@@ -24,7 +24,7 @@ from copriv.data import datasets
 from copriv.data.cells import numbers, persons
 from copriv.data.dealing import Rows, deal
 from copriv.data.dictionary import PublicDictionary
-from copriv.data.public import PUBLIC_ROWS, Preparation, Sample, load_sample, public_table
+from copriv.data.public import PUBLIC_ROWS, Preparation, Sample, load_sample, public_table, strata_of
 from copriv.data.schema import OnViolation, Schema
 from copriv.data.source import Source
 from copriv.data.specification import DataSpecification
@@ -75,6 +75,7 @@ def load_consortium(
     held_out: int = 0,
     opened: Source | None = None,
     owner_unit_records: Sequence[int | None] | None = None,
+    strata: tuple[str, Sequence[str]] | None = None,
     **options: Any,
 ) -> Consortium:
     """Cut owners with `records[i]` records each (persons where `unit` is given) from one table.
@@ -84,7 +85,9 @@ def load_consortium(
         held-out one.
     opened: the table of this data set, where it was opened before (`open_dataset`).
     owner_unit_records: the most rows of a person that count, of each owner; None: the specification's, for all.
-    Where a table of one's own gives only a file of public rows, all owners' records are drawn from these.
+    strata: the column of public rows that says which owner a row is like, and the owners' names.
+    Where a table of one's own gives only a file of public rows, all owners' records are drawn from these: those of an owner
+        whose name is a stratum from its stratum, those of the others from all.
     options: fields of the specification (`DataSpecification`), such as `components`, `public_rows` and `unit`.
 
     Raises DataError, naming the column and row, or what does not fit the table.
@@ -125,6 +128,14 @@ def load_consortium(
         if not stand_in:
             known = _known(source, sample)
     dealt = deal(source, encoded.unit, sizes, public_rows, held_out, agreed.seed, known)
+    of_stratum = strata_of(agreed.public, strata[0]) if stand_in and strata is not None else None
+    if of_stratum is not None and strata is not None:
+        labels, hands = np.array(of_stratum, dtype=object), list(dealt.hands)
+        labels[dealt.held_out] = None
+        for i, (name, n) in enumerate(zip(strata[1], sizes, strict=True)):
+            if name in labels:
+                hands[i] = deal(source, encoded.unit, [n], 0, 0, agreed.seed + i, labels != name).hands[0]
+        dealt = replace(dealt, hands=tuple(hands), resampled=any(times is not None for _, times in hands))
     if agreed.public is None and public_rows > 0:
         sample = Sample.of(source, dealt.public, encoded.at(dealt.public), agreed)
         which = f"the last {len(dealt.public):,} public"
@@ -157,7 +168,10 @@ def load_consortium(
     note = ""
     if stand_in:
         kind = "public"
-        note = " The owners' own tables are not here: the public rows stand in for them, as if all owners were alike."
+        note = " The owners' own tables are not here: the public rows stand in for them, "
+        note += (
+            "as if all owners were alike." if of_stratum is None else "each owner's from its stratum where it has one."
+        )
     return Consortium(
         owners=tuple(records_at(*hand, most) for hand, most in zip(dealt.hands, rows_each, strict=True)),
         public=None if sample is None else sample.records,

@@ -119,12 +119,12 @@ class Schema(Shown):
         if len(table) == 0:
             return None, [*problems, Fault("table", "rows", "has no rows; give at least one record")]
         read = {
-            column.name: column.encode(table[column.name], self.scaling, on_violation)
+            column.name: column.encode(table.get_column(column.name), self.scaling, on_violation)
             for column in self.columns
             if column.name in have
         }
         if self.target.name in have:
-            read[self.target.name] = self.target.read(table[self.target.name], on_violation)
+            read[self.target.name] = self.target.read(table.get_column(self.target.name), on_violation)
         problems += [problem for cells in read.values() for problem in cells.problems]
         unit = None
         if self.unit is not None and self.unit in have:
@@ -137,9 +137,18 @@ class Schema(Shown):
                 problems.append(Fault.of(self.unit, "missing", unit == numbers[None], what))
         if problems:
             return None, problems
-        features = np.hstack([read[column.name].values for column in self.columns])
+        features = _beside([read[column.name].values for column in self.columns])
         moved = {name: cells.moved for name, cells in read.items() if cells.moved}
         return EncodedTable(features, read[self.target.name].values, unit, moved), []
+
+
+def _beside(parts: list[Array]) -> Array:
+    """Put matrices of the same rows side by side, a few rows at a time: as np.hstack, in less time for many rows."""
+    whole = np.empty((len(parts[0]), sum(part.shape[1] for part in parts)))
+    for begin in range(0, len(whole), 2048):  # rows that stay in the processor's cache
+        rows = slice(begin, begin + 2048)
+        np.concatenate([part[rows] for part in parts], axis=1, out=whole[rows])
+    return whole
 
 
 def lacking(names: Sequence[str], have: Sequence[str]) -> list[Fault]:

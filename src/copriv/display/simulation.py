@@ -95,7 +95,7 @@ def notes(result: Simulation) -> list[str]:
     of_source = {
         "resampled": "the records are resampled: drawn with replacement from fewer real ones",
         "simulated": "the records are simulated, not real",
-        "public": "the records are public rows that stand in for the owners' own, as if all owners were alike",
+        "public": "the records are public rows that stand in for the owners' own",
     }
     return [*result.warnings, *filter(None, [of_source.get(result.source)])]
 

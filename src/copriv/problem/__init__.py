@@ -110,7 +110,10 @@ class Problem(Shown):
         sizes = [owner.records for owner in agreement.owner]
         unbounded = replace(data_specification(agreement), feature_bound=0.0)
         rows_each = [owner.unit_records for owner in agreement.owner]
-        consortium = load_consortium(unbounded, sizes, held_out=held_out, opened=opened, owner_unit_records=rows_each)
+        strata = None if agreement.data.strata is None else (agreement.data.strata, agreement.owner_names)
+        consortium = load_consortium(
+            unbounded, sizes, held_out=held_out, opened=opened, owner_unit_records=rows_each, strata=strata
+        )
         return cls(
             agreement,
             consortium.owners,

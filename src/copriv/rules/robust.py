@@ -19,7 +19,8 @@ variance.
 
 The **trimmed mean** (Yin et al. 2018) and the **geometric median** (Pillutla et al. 2022) know nothing of the noise.
 Neighbours are mixed before them: each vector is replaced by the mean of the N − f nearest to it, itself among them (Allouah
-et al. 2023, "Fixing by mixing"), and every owner counts once.
+et al. 2023, "Fixing by mixing"), and every owner counts once. **CAF**, the covariance filter of CafCor (Allouah et al. 2025),
+knows nothing of it either: vectors count less, the farther they are along the direction in which all vary most.
 
 No owner counts more than once, as numbers of records are the owners' own word. Fewer than half of the owners may lie.
 """
@@ -81,6 +82,38 @@ def mixed(vectors: Vectors, liars: int) -> Vectors:
     share = np.zeros_like(distance)
     np.put_along_axis(share, np.argsort(distance, axis=2, kind="stable")[:, :, :kept], 1.0 / kept, axis=2)
     return np.asarray(share @ vectors)
+
+
+def caf(vectors: Vectors, liars: int) -> Means:
+    """Weighted mean whose vectors vary least: the covariance bound-agnostic filter of CafCor.
+
+    Weights begin at 1. While their sum is above N − 2f, each falls by its vector's squared distance from the mean along the
+    first principal direction, as a share of the largest, which falls to 0. Of the means on the way, returns the one with the
+    least variance along that direction.
+
+    >>> import numpy as np
+    >>> caf(np.array([[[1.0], [2.0], [3.0], [1e9]]]), 1)
+    array([[2.]])
+    """
+    runs, N, p = vectors.shape
+    weight, least, best = np.ones((runs, N)), np.full(runs, np.inf), np.zeros((runs, p))
+    left = np.arange(runs)
+    while len(left):
+        share = weight[left] / weight[left].sum(axis=1, keepdims=True)
+        mean = (share[:, None] @ vectors[left])[:, 0]
+        apart = vectors[left] - mean[:, None]
+        root = np.sqrt(share)[:, :, None] * apart
+        # The Gram matrix of N vectors has the eigenvalues of their covariance, and N is usually below p.
+        values, combined = np.linalg.eigh(root @ root.transpose(0, 2, 1))
+        variance, direction = values[:, -1], (combined[:, None, :, -1] @ root)[:, 0]
+        direction /= np.maximum(np.linalg.norm(direction, axis=1, keepdims=True), 1e-290)
+        better = variance < least[left]
+        least[left[better]], best[left[better]] = variance[better], mean[better]
+        distance = np.where(weight[left] > 0.0, np.square(apart @ direction[:, :, None])[:, :, 0], 0.0)
+        farthest = distance.max(axis=1, keepdims=True)
+        weight[left] *= 1.0 - distance / np.maximum(farthest, 1e-290)
+        left = left[(weight[left].sum(axis=1) > N - 2 * liars) & (farthest[:, 0] > 0.0)]
+    return best
 
 
 CHANCE = 0.03
@@ -181,10 +214,11 @@ def _distances(apart: Vectors) -> Float[Array, "runs owners owners"]:
 
 
 MEANS: dict[str, Callable[[Vectors, int], Means]] = {
-    "trimmed-mean": trimmed_mean,
-    "geometric-median": geometric_median,
+    "trimmed-mean": lambda vectors, liars: trimmed_mean(mixed(vectors, liars), liars),
+    "geometric-median": lambda vectors, liars: geometric_median(mixed(vectors, liars), liars),
+    "caf": caf,
 }
-"""Robust means of mixed neighbours, by their value of `agreement.robust_by`."""
+"""Robust means that know nothing of the noise, by their value of `agreement.robust_by`."""
 
 
 class RobustAggregation:
@@ -216,6 +250,6 @@ class RobustAggregation:
         if self._mean is None:
             total = k * filtered_mean(means, self._liars, self._variance / k, self._excess / k)
         else:
-            total = k * self._mean(mixed(means, self._liars), self._liars)
+            total = k * self._mean(means, self._liars)
         vector, self._before = total - self._before, total
         return np.asarray(vector)

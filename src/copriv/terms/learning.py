@@ -147,7 +147,7 @@ class Terms(TermsTable):
     robust: Count | None = None
     """S1, S2: f, the number of owners that may lie without doing much harm (`copriv.rules.robust`); each owner counts once.
     None: answers are averaged, and every owner is trusted to answer as agreed."""
-    robust_by: Literal["filter", "trimmed-mean", "geometric-median"] | None = None
+    robust_by: Literal["filter", "trimmed-mean", "geometric-median", "caf"] | None = None
     """The robust mean of the owners' running means; None: "filter", which knows the law of the noise."""
     graph: Literal["ring", "star", "complete", "grid", "random"] | tuple[tuple[str, str], ...] | None = None
     """S1, S2: who talks to whom, where every owner has a model of its own (`copriv.rules.graph`): a graph by its name, or its

@@ -9,8 +9,10 @@ import numpy as np
 from copriv_papers.claims.claim import Answer, Claim, Found
 from copriv_papers.claims.laws import (
     LOANS,
+    above_nine,
     bound_slopes_a,
     judged,
+    left_without_noise,
     lines_along,
     not_here,
     one_coordinate,
@@ -198,6 +200,8 @@ ASYNCHRONOUS: tuple[Claim, ...] = (
           judged("async-fig11", "ψ over ψ at ten times records"), "async-fig11"),
     Claim("A, Thm 1", "Laplace noise of scale 2ΞT/(nε) keeps ε over the horizon.", "ε spent over ε: 1", spent(1)),
     Claim("A, Thm 2, (8)", "The constants are those of the appendix.", "1", printed_constants),
+    Claim("A, Thm 2, (9)", "The cost is at most c₁′√S + c₂′S.", "at most 1", above_nine),
+    Claim("A, Thm 2, (10)", "For large T the parameter error is at most c̄₁√S₂/n + c̄₂S₂/n².", "0 for n → ∞", left_without_noise),
     Claim("A, after (11)", "For equal budgets (11) scales as ε⁻².", "−2", bound_slopes_a),
     Claim("A, Remark 4", "Scaled by how rarely an owner answers, we get the same bounds.", "cost ratio 1", scaled_for_absence),
     Claim("A, §V-A", "890,000 loans.", "890,000", not_here(LOANS)),

@@ -8,8 +8,10 @@ import numpy as np
 from copriv.data.tables import read_table
 from copriv.exact import OwnerKinds, expected_cost
 from copriv.model.fitness import Quadratic, Regularizer
+from copriv.model.objective import FeasibleSet
 from copriv.privacy.approximate import gaussian_multiplier
 from copriv.privacy.noise import laplace_scale
+from copriv.rules import AsyncCopies, Descent
 from copriv.rules.async_copies import a_as_printed, a_theorem_2
 from copriv.rules.bounds import Setting
 from copriv.rules.rule import InRounds
@@ -131,6 +133,37 @@ def printed_constants(_: Found) -> Answer:
     s = _setting()
     ratio = a_as_printed(s, "squared parameter error").value / a_theorem_2(s)[0].value
     return Answer.of(ratio, lambda r: abs(r - 1) <= 0.05, "c₁ and c₂ are swapped and a 1/T is gone (erratum 6).")
+
+
+def left_without_noise(_: Found) -> Answer:
+    """‖θ_L − θ*‖² at the end of A1 without noise: (10), and with it (11), are 0 for n → ∞."""
+    left = [_distance_without_noise(T) ** 2 for T in _HORIZONS]
+    words = "For T = 100, 1,000, 10,000: steps ρ/T² add up to nothing (erratum 5). The same leaves (11)'s cost above 0."
+    return Answer.of(left, lambda square: square <= 0.01 * _BEST**2, words)
+
+
+def above_nine(_: Found) -> Answer:
+    """E f(θ_L) − f(θ*) at the end of A1 over (9) as printed, without noise, where N = 2 and C = σ = ρ = 1."""
+    ratios = []
+    for T in _HORIZONS:
+        s = Setting(_BEST, _BEST, 1, 1e12, np.ones(2), T, 1.0, 1.0, 1.0, regularization=1.0, diameter=2 * _BEST)
+        ratios.append(_distance_without_noise(T) ** 2 / 2.0 / a_as_printed(s, "cost").value)
+    words = "For T = 100, 1,000, 10,000 and n → ∞: (9) falls as 1/√T, and the model stays where it began (erratum 5)."
+    return Answer.of(ratios, lambda ratio: ratio <= 1.0, words)
+
+
+_BEST, _HORIZONS = 0.5, (100, 1000, 10_000)
+"""θ* of f = θ²/2 − θ/2 over |θ| ≤ ½, with g = θ²/2; and the horizons of the runs of A1 on it."""
+
+
+def _distance_without_noise(T: int) -> float:
+    """|θ_L − θ*| at the end of A1 of two owners on f = θ²/2 − θ/2, from 0."""
+    rule = AsyncCopies(Descent(Regularizer(1.0), FeasibleSet(_BEST)), 1.0, T, np.full(2, 0.5))
+    state = rule.start(np.zeros((1, 1)))
+    for who in np.random.default_rng(0).integers(2, size=(T, 1)):
+        rule.query(state, who)
+        state = rule.step(state, who, np.full((1, 1), -_BEST))
+    return float(abs(rule.model(state)[0, 0] - _BEST))
 
 
 def one_coordinate(_: Found) -> Answer:

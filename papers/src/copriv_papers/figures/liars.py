@@ -12,7 +12,7 @@ from copriv_papers.figure import Cell, Comparison, Effort, Figure, Judgement, Ro
 from copriv_papers.trials import Outcome, Trial
 from copriv_papers.verdict import BEYOND_THEM
 
-RULES = {"filter": TOGETHER, "trimmed-mean": ALONE[0], "geometric-median": FAINT}
+RULES = {"filter": TOGETHER, "trimmed-mean": ALONE[0], "geometric-median": FAINT, "caf": ALONE[1]}
 MOST = (1, 2, 4, 6)
 OWNERS, RECORDS, EPSILON, HORIZON = 20, 2_000, 1.0, 100
 
@@ -51,7 +51,7 @@ class Liars:
     def draw(self, rows: Sequence[Row]) -> Picture:
         figure, axes = drawing.picture(2, 1, 0.0, 3.4, sharey=True)
         for one, lying in zip(axes[0], (False, True), strict=True):
-            for (rule, colour), mark in zip(RULES.items(), drawing.MARKERS, strict=False):
+            for (rule, colour), mark in zip(RULES.items(), (*drawing.MARKERS, "^"), strict=True):
                 mine = [r for r in rows if r["rule"] == rule and (r["lie"] > 0) == lying]
                 one.plot([r["f"] for r in mine], [r["times"] for r in mine], f"-{mark}", color=colour, ms=5, label=rule)
             one.set_yscale("log")
