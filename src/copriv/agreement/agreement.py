@@ -146,12 +146,14 @@ class Agreement(Shown, Framed, AgreedTerms):
         """These terms with each answer seen instead of sums, and the number of answers of a run; self where each is seen."""
         if not self.summed:
             return self
-        document = self.to_dict()
+        document = self.with_owners()
         for key in IN_SUMS:
             document["agreement"].pop(key, None)
         if self.attempts:
             document["agreement"]["answers"] = self.answers - self.attempts
-        document["owner"] = [{k: v for k, v in owner.items() if k != "floor"} for owner in document["owner"]]
+        document["owner"] = [
+            owner if owner.floor is None else owner.model_copy(update={"floor": None}) for owner in self.owner_tables
+        ]
         return Agreement.of(document)
 
     def in_sums(self) -> "Agreement | None":
@@ -172,10 +174,10 @@ class Agreement(Shown, Framed, AgreedTerms):
 
         `owner` takes the whole list of tables, or one mapping that is applied to every table.
         """
-        document = self.to_dict()
+        document = self.with_owners()
         for table, values in changes.items():
             if table == "owner" and isinstance(values, dict):
-                document["owner"] = [{**owner, **values} for owner in document["owner"]]
+                document["owner"] = [owner.with_terms(values) for owner in self.owner_tables]
             elif table == "owner":
                 document["owner"] = list(values)
             else:
@@ -185,6 +187,11 @@ class Agreement(Shown, Framed, AgreedTerms):
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `of` reads, without keys that are None, which TOML does not have."""
         return self.model_dump(mode="python", exclude_none=True, by_alias=True)
+
+    def with_owners(self) -> dict[str, Any]:
+        """Return the same with owner tables as they are, frozen and checked, which `of` does not check again."""
+        tables = self.model_dump(mode="python", exclude_none=True, exclude={"owner_tables"})
+        return {**tables, "owner": self.owner_tables}
 
     def to_toml(self) -> str:
         """Return the text of a file that `load` reads back with the same fingerprint."""
@@ -400,11 +407,8 @@ class Agreement(Shown, Framed, AgreedTerms):
     @cached_property
     def _floors(self) -> Float[Array, " owners"]:
         """Scale of the noise that each owner adds to its answers by itself, so that it keeps its floor; 0 without one."""
-        floors = []
-        for owner in self.owner_tables:
-            own = owner.model_copy(update={"epsilon": owner.floor})
-            floors.append(0.0 if owner.floor is None else self.mechanism.scale(self, own))
-        return self.by_owner(floors)
+        own = [owner.at_floor for owner in self.owner_tables]
+        return self.by_owner([0.0 if owner is None else self.mechanism.scale(self, owner) for owner in own])
 
     @property
     def loss(self) -> LinearLoss:

@@ -137,7 +137,7 @@ TOO_FEW = {
 def _open(verdict: Verdict, even: Sequence[str], worthwhile: float) -> str:
     """Say for whom it is open whether joining pays, what that depends on, and what would settle it.
 
-    Gains if owners are alike and if they differ are said; where these two do not show which way it goes, probabilities too.
+    Gains in the worlds in which owners differ least and most are said, and probabilities where gains do not tell.
     """
     found, said = [verdict.owners[name] for name in even], f"Whether joining pays is open for {names(even)}"
     if verdict.too_few is not None:
@@ -154,8 +154,8 @@ def _open(verdict: Verdict, even: Sequence[str], worthwhile: float) -> str:
         told = [f"{_chance(outcomes)} ({better})" for outcomes, better in zip(both, told, strict=True)]
         told[0] = f"it does {told[0]}"
     return (
-        f"{said}: {told[0]} if the owners are alike, {told[1]} if they differ as in real tables. Public rows that name their "
-        "owner (data.strata) or a stated data.heterogeneity would settle it."
+        f"{said}: {told[0]} if the owners hardly differ, {told[1]} if they differ as in real tables. Public rows that name "
+        "their owner (data.strata) or a stated data.heterogeneity would settle it."
     )
 
 

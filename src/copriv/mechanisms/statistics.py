@@ -20,7 +20,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import inf
 from typing import Any, Protocol, runtime_checkable
 
@@ -211,16 +211,8 @@ class OfNumbers(OneAnswer):
     def deviations(self, agreed: AgreedTerms) -> Array:
         """The scale of the noise in each participant's vector, in the unit of each number: one, where that is their sum."""
         if agreed.summed:
-            return np.array([np.sqrt(np.sum(self._noise_of_sum(agreed) ** 2))])
+            return np.array([np.sqrt(np.sum(_noise_of_sum(self, agreed) ** 2))])
         return agreed.by_owner([self.deviation(agreed, one) for one in agreed.owner_tables])
-
-    def _noise_of_sum(self, agreed: AgreedTerms) -> Float[Array, " draws"]:
-        """Scale of each draw in a sum, in the unit of each number: that of the shares of all, and the owners' own."""
-        alone = [self.deviation(agreed, one) for one in agreed.owner_tables]
-        own = [one.model_copy(update={"epsilon": one.floor}) for one in agreed.owner_tables]
-        floors = [0.0 if one.floor is None else self.deviation(agreed, one) for one in own]
-        together = SharedSum(agreed.weights, agreed.uncounted, agreed.by_owner(floors))
-        return together.noise(agreed.by_owner(alone))
 
     def in_sum(self, agreed: AgreedTerms, members: Sequence[int], n_parameters: int) -> SharedNoise:
         unit = self.numbers(agreed, n_parameters).unit
@@ -349,15 +341,7 @@ class Statistics(OfSquaredLoss):
         p, B = common.n_parameters, feature_bound_of(base, common.feature_bound)
         moments = Moments(setting.bound, B, base.model.intercept, float(setting.terms["moments_share"]), p)
         start, unit = np.array(base.agreement.start), 2.0 * moments.unit
-        if base.summed:
-            each = 0.5 * self._noise_of_sum(base)
-        else:  # w_i κ_i/(n_i ε_i) of every owner; of more than 16 that are alike, of 16 that make as much noise together
-            first, scales = np.cumsum(base.counts) - base.counts, list[float]()
-            for w, table in zip(base.weights[first].tolist(), base.owner_tables, strict=True):
-                drawn = min(table.number, 16)
-                scale = w * table.overlap / (table.records * table.epsilon)
-                scales += [scale * float(np.sqrt(table.number / drawn))] * drawn
-            each = np.array(scales)
+        each = 0.5 * _noise_of_sum(self, base) if base.summed else _few_sums(base)
         noise = np.tensordot(draw(self.law(base), (runs, len(each), len(unit))), each, axes=(1, 0)) * unit
         together = float(np.sqrt(np.square(each).sum())) * unit[p : p + 1] if moments.share > 0 else None
         P = setting.terms["preconditioner"]
@@ -380,3 +364,28 @@ def answers_told(agreed: AgreedTerms) -> str:
         return "one answer at the agreed start"
     times = "one answer" if agreed.answers == 1 else f"at most {agreed.answers} answers (one, and further attempts)"
     return f"{times} at the agreed start, seen in a sum only"
+
+
+@lru_cache(maxsize=4)
+def _few_sums(base: AgreedTerms) -> Float[Array, " draws"]:
+    """w_i κ_i/(n_i ε_i) of every owner; of more than 16 that are alike, of 16 that make as much noise together."""
+    first = np.cumsum(base.counts) - base.counts
+    each = []
+    for w, table in zip(base.weights[first].tolist(), base.owner_tables, strict=True):
+        drawn = min(table.number, 16)
+        scale = w * table.overlap / (table.records * table.epsilon)
+        each += [scale * float(np.sqrt(table.number / drawn))] * drawn
+    return np.array(each)
+
+
+@lru_cache(maxsize=4)
+def _noise_of_sum(mechanism: OfNumbers, agreed: AgreedTerms) -> Float[Array, " draws"]:
+    """Scale of each draw in a sum, in the unit of each number: that of the shares of all, and the owners' own.
+
+    Kept for the worlds of a plan; terms are frozen, so nothing has to be forgotten.
+    """
+    alone = [mechanism.deviation(agreed, one) for one in agreed.owner_tables]
+    own = [one.at_floor for one in agreed.owner_tables]
+    floors = [0.0 if one is None else mechanism.deviation(agreed, one) for one in own]
+    together = SharedSum(agreed.weights, agreed.uncounted, agreed.by_owner(floors))
+    return together.noise(agreed.by_owner(alone))

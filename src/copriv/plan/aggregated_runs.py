@@ -91,7 +91,7 @@ def _mixed(few: Problem, world: Callable[[Agreement], Problem], agreement: Agree
         n = np.array([part.weight.sum() for part in parts])
         share = np.bincount(numbered([id(held[i]) for i in mine]), w[mine])
         if len(parts) > 1:
-            parts = [Records.concatenate(parts, scale=share / share.sum() * n.mean() / n)]
+            parts = [Records.merged(parts, share / share.sum() * n.mean() / n)]
         bundles.append(parts[0])
     return replace(few, unbounded=tuple(bundles))
 

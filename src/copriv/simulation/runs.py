@@ -186,7 +186,7 @@ def _many_answers(
     gradients = batched_gradients(
         problem.loss, sum(held, ()), bound, options.threads, mechanism.order(agreement), models
     )
-    size = (members, problem.n_parameters)
+    who, size = np.stack([e.owner[:queries] for e in events], axis=1), (members, problem.n_parameters)
     drawn = SimulatedNoise(mechanism.law(agreement), [s[1] for s in streams], size, queries, shapes)
     draw: NoiseSource = options.noise or drawn
 
@@ -206,15 +206,40 @@ def _many_answers(
                 asked(owners, theta.reshape(len(owners), -1)).reshape(theta.shape) + noise.reshape(theta.shape)
             )
     else:
+        ahead = _Ahead(asked, who, agreement.agreement.window)
 
         def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
             scale, drawn = noise[who], draw(k)
             added = scale * drawn[:, 0] if members == 1 else (scale[:, None, :] @ drawn)[:, 0]
-            return np.asarray(asked(who, theta) + added)
+            return np.asarray(ahead(k, theta) + added)
 
-    who = np.stack([e.owner[:queries] for e in events], axis=1)
     durations = np.array([e.time[queries - 1] if queries else 0.0 for e in events])
     return who, events[0], durations, answer, lambda: gradients.clipped / max(gradients.asked, 1.0)
+
+
+class _Ahead:
+    """Answers without noise, found together for queries at the same θ: those of a window, during which θ does not move.
+
+    They are kept until θ is another.
+    """
+
+    CELLS = 1 << 20
+    """Most numbers that are found at once: 8 MiB."""
+
+    def __init__(self, asked: Callable[[Any, Any], Array], who: Int[np.ndarray, "queries runs"], window: int) -> None:
+        self._asked, self._who, self._window = asked, who, window
+        self._first, self._theta, self._answers = 0, np.empty((0, 0)), np.empty((0, 0, 0))
+
+    def __call__(self, k: int, theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+        """Answers of all runs to query k."""
+        at = k - self._first
+        if not (at < self._answers.shape[1] and np.array_equal(theta, self._theta)):
+            number = min(self._window - k % self._window, max(self.CELLS // theta.size, 1))
+            who = self._who[k : k + number]
+            answers = self._asked(who.T.ravel(), np.repeat(theta, len(who), axis=0))
+            self._first, self._theta, at = k, theta.copy(), 0
+            self._answers = answers.reshape(len(theta), len(who), -1)
+        return self._answers[:, at]
 
 
 def _records(problem: Problem, participants: Participants) -> tuple[Records, ...]:
@@ -227,7 +252,7 @@ def _records(problem: Problem, participants: Participants) -> tuple[Records, ...
         if len(parts) > 1:
             n = np.array([part.total for part in parts])
             share = Aggregation(problem.agreement.weights[list(group)]).shares
-            parts = [Records.concatenate(parts, scale=share / n * n.sum())]
+            parts = [Records.merged(parts, share / n * n.sum())]
         together.append(parts[0])
     return tuple(together)
 
