@@ -96,3 +96,9 @@ def test_the_classifier_speaks_likewise() -> None:
     for wrong in ({"epsilon": -1.0}, {"delta": 2.0}, {"regularization": -1.0}):
         with pytest.raises(ValueError, match=f"^{next(iter(wrong))}: must be from"):
             PrivateClassifier(bounds=(-1, 1), classes=(0, 1), **wrong).fit(X, (Y > 0).astype(int))
+
+
+@pytest.mark.parametrize("wrong", ["no", 0, None])
+def test_an_intercept_is_fitted_or_not(wrong: object) -> None:
+    """The text "no" was taken as true."""
+    assert "fit_intercept: must be True or False" in refused({"fit_intercept": wrong})

@@ -107,6 +107,8 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             if not isinstance(public, tuple | list) or len(public) != 2:
                 raise InvalidInput("public: must be a pair (X, y)")
             public_X, public_y = self._checked(public[0], public[1], reset=False)
+        if not isinstance(self.fit_intercept, bool | np.bool_):
+            raise InvalidInput(f"fit_intercept: must be True or False, not {self.fit_intercept!r}")
         target = self._numbers(y, public_y)
         ranges = self._ranges_of_columns(public_X)
         whose, share = whose_rows(owners, len(X)), self._shares(sample_weight, len(X))
