@@ -55,6 +55,14 @@ def test_few_records_and_a_good_common_model_are_a_yes_and_many_and_a_bad_one_a_
     assert no.errors["personalized"] < 1.02 * no.errors["own"] < no.errors["common"]
 
 
+def test_the_card_says_which_goal_the_verdict_is_for() -> None:
+    """The command said so, and `print` did not."""
+    own = _terms(40)
+    common = own.replace(agreement={"goal": "common"})
+    told = [str(copriv.owner_verdict(terms, "a", _rows(40, 1), TRUTH)) for terms in (own, common)]
+    assert ["goal is everybody's records" in " ".join(one.split()) for one in told] == [False, True]
+
+
 def test_the_common_model_is_expected_in_the_mix_of_the_owners_where_public_rows_name_them() -> None:
     """Of two owners the other has 50 times as many records, so that the common model is near its model."""
     others = TRUTH + np.array([1.0, 1.0, -1.0, -1.0, 2.0])

@@ -416,7 +416,7 @@ def at_home(found: VerdictAtHome, goal: Goal = "own") -> Iterator[str | Table]:
 
 def card_at_home(found: VerdictAtHome) -> Card:
     """Card of the verdict, for notebooks and `print`."""
-    return Card(f"At home: {found.name}, {found.records:,} records of its own", tuple(at_home(found)))
+    return Card(f"At home: {found.name}, {found.records:,} records of its own", tuple(at_home(found, found.goal)))
 
 
 def about_target(outlook: Forecast, found: Target) -> list[str]:

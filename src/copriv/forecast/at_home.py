@@ -43,7 +43,7 @@ from copriv.populations.diagnosis import distances
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.problem.personalization import DRAWS, CrossValidated, Home, by_unit, home_of
-from copriv.problem.verdict import Answer, Asked, Model, OwnerVerdict, verdict_of
+from copriv.problem.verdict import Answer, Asked, Goal, Model, OwnerVerdict, verdict_of
 from copriv.terms.heterogeneity import Heterogeneity
 from copriv.types import Array
 from copriv.validation import count
@@ -82,6 +82,8 @@ class VerdictAtHome(Shown, Written):
     personalized ("public_personalized"), the "common" one and that one personalized ("personalized")."""
     measured_in: str = "mean loss"
     """Name of the error, with its unit."""
+    goal: Goal = "own"
+    """The agreement's goal: where it is everybody's records, this verdict is not of that."""
 
     @property
     def verdict(self) -> Answer:
@@ -166,7 +168,7 @@ def owner_verdict(
     elif np.ptp(own.target) == 0:
         reason = "all its records have the same target, and say nothing of how models do on others"
     if reason:
-        return VerdictAtHome(name, units, after, worthwhile, None, reason, {})
+        return VerdictAtHome(name, units, after, worthwhile, None, reason, {}, goal=agreement.goal)
     if len(own) > ROWS:
         own = own.taken(rng.choice(len(own), ROWS, replace=False))
     tried = (home.candidates[0], home.candidates[-1])
@@ -207,7 +209,7 @@ def owner_verdict(
     joined: dict[Model, Array] = {"common": losses["common"] - 1.0, "personalized": losses["personalized"] - 1.0}
     found = verdict_of(without - 1.0, joined, Asked.of("own", worthwhile, levels))
     errors = {model: float(np.median(loss)) for model, loss in losses.items()}
-    return VerdictAtHome(name, units, after, worthwhile, found, "", errors, agreement.error_in_words)
+    return VerdictAtHome(name, units, after, worthwhile, found, "", errors, agreement.error_in_words, agreement.goal)
 
 
 def _released(agreement: Agreement, name: str, document: Mapping[str, Any]) -> "_ForecastModel":
