@@ -106,7 +106,10 @@ def better_by(outlook: Forecast) -> str:
         )
         if outlook.agreed.agreement.data.declared_only:
             models = "Models are above the best on own records; at home: personalized there. "
-    return f"{models}better by: how much lower joining makes the error; it pays from {least}."
+    return (
+        f"{models}better by: how much lower joining makes the error (the typical difference, not the difference of the "
+        f"typical); it pays from {least}."
+    )
 
 
 def notes(outlook: Forecast) -> list[str]:
