@@ -164,7 +164,10 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
     view = _view(question, made, made.consortium)
     for row in view["owners"]:
         if row["joined"] and (found := known.get(row["name"])) is not None:
+            public = row["own"]["public"]
             row |= {key: found[of_forecast] for key, of_forecast in FORECAST_KEYS.items()}
+            own = found["own"]
+            row["own_without"] = min(own["alone"], own["public_personalized"], public)
             if found["verdict"] == "no":
                 row["probability"] = 1.0 - found["probability"]
             row["joining"] = found["on_own" if view["goal"] == "own" else "on_all"]
@@ -297,7 +300,7 @@ def _rows(question: Question, made: Prepared, members: Consortium, public_only: 
         i += 1
         row |= {
             "alone": float(alone[i]), "together": together, "joining_pays": bool(together < rivals[i]),
-            "verdict": yes_or_no(together < rivals[i]), "own": own[i],
+            "verdict": yes_or_no(together < rivals[i]), "own": own[i], "own_without": own[i]["without"],
             "break_even": None, "worth": None, "worth_error": float(errors[i]),
             "loss_to_others": float(lost[i]), "weight": float(members.records[i] / members.total),
             "best_weight": float(weights[i]), "probability": None,
@@ -341,6 +344,7 @@ def _on_own(
     owners = zip(alone.tolist(), without, excess.tolist(), left, strict=True)
     most = [enough(a, best, worthwhile, e, rest, p) for a, best, e, rest in owners]
     costs = {"alone": alone, "together": common, "personalized": personalized_cost(alone, common, with_intercept, p)}
+    costs |= {"public": public, "public_personalized": finished, "without": np.array(without)}
     own = [dict(zip(costs, map(float, each), strict=True)) for each in zip(*costs.values(), strict=True)]
     return own, np.array(most)
 
@@ -359,7 +363,7 @@ def _if_it_came(
     gain, pays = together - with_it, with_it < alone
     if made.agreement.goal == "own":
         (own,), (most,) = _on_own([wider], made, with_it, public_only, made.agreement.worthwhile)
-        alone, pays, with_it = own["alone"], bool(with_it < most), min(own["together"], own["personalized"])
+        alone, pays, with_it = own["without"], bool(with_it < most), min(own["together"], own["personalized"])
     return {"together": with_it, "alone": alone, "joining_pays": pays, "gain_to_others": gain}
 
 

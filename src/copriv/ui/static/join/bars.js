@@ -1,8 +1,9 @@
-// An organisation's two bars, alone and together, with the band of what is not known, for both kinds of records.
+// An organisation's bars, without joining and with, with the band of what is not known, for both kinds of records.
 
 import { h, svg } from "../dom.js";
 import { percent, t } from "../text.js";
 
+const CLASSES = { personalized: "together personalized", public_personalized: "alone" };
 const WIDTH = 1000; // of the drawing, stretched to the room there is
 
 /** One scale for all organisations; a bar beyond it is torn off, and its number says how far it goes. */
@@ -14,7 +15,7 @@ function scaleOf(view) {
 
 /** On own records the scale is that of all organisations' own records: there nothing is torn off. */
 function ownScaleOf(view) {
-  const values = view.owners.flatMap((row) => (row.joined && row.own ? [row.own.alone, row.own.together, row.own.personalized ?? 0] : []));
+  const values = view.owners.flatMap((row) => (row.joined && row.own ? [row.own.alone, row.own.together, row.own.personalized ?? 0, row.own.public_personalized ?? 0] : []));
   return 1.15 * Math.max(...values, 1e-12);
 }
 
@@ -22,9 +23,10 @@ function bar(kind, value, most, band) {
   const label = t("owner.bar.alt", { what: t(`owner.bar.${kind}`), value: percent(value) });
   const length = Math.max(2, Math.min(value / most, 1) * WIDTH);
   const torn = value > most;
+  const without = kind === "alone" || kind === "public_personalized"; // drawn thin: nobody has to join for it
   const drawn = svg("svg", { class: "bar", viewBox: `0 0 ${WIDTH} 14`, preserveAspectRatio: "none", role: "img", "aria-label": label },
     svg("rect", { class: "track", x: 0, y: 6.5, width: WIDTH, height: 1 }),
-    svg("rect", { class: kind === "personalized" ? "together personalized" : kind, x: 0, y: kind === "alone" ? 4 : 2, width: length, height: kind === "alone" ? 6 : 10 }));
+    svg("rect", { class: CLASSES[kind] ?? kind, x: 0, y: without ? 4 : 2, width: length, height: without ? 6 : 10 }));
   if (torn) drawn.append(svg("path", { class: "tear", d: `M${WIDTH - 14} 0 l-6 5 l6 4 l-6 5 h8 l6 -5 l-6 -4 l6 -5 z` }));
   if (band) {
     const [from, to] = band.map((end) => Math.min(end / most, 1) * WIDTH);
@@ -43,7 +45,9 @@ export function bars(row, view) {
     h("p", { class: "on" }, t("owner.everybody")),
     h("div", { class: "lines" }, bar("alone", row.alone, most, row.alone_high === undefined ? null : [row.alone_low, row.alone_high]), bar("together", row.together, most, spread)),
     h("p", { class: "on" }, t("owner.own"), row.own ? "" : ": ", row.own ? "" : h("em", {}, t("owner.own.unknown"))),
-    row.own ? h("div", { class: "lines" }, bar("alone", row.own.alone, ownMost), bar("together", row.own.together, ownMost),
+    row.own ? h("div", { class: "lines" }, bar("alone", row.own.alone, ownMost),
+      typeof row.own.public_personalized === "number" ? bar("public_personalized", row.own.public_personalized, ownMost) : null,
+      bar("together", row.own.together, ownMost),
       typeof row.own.personalized === "number" ? bar("personalized", row.own.personalized, ownMost) : null) : null,
   ].filter(Boolean);
 }

@@ -14,7 +14,7 @@ export function why(row, view) {
   const badge = h("strong", { class: kind === "yes" ? "yes" : "no", "data-verdict": kind }, mark, t(`owner.${verdict}`));
   const own = view.goal === "own" && row.own;
   const values = own
-    ? { together: percent(Math.min(own.together, own.personalized)), alone: percent(own.alone) }
+    ? { together: percent(Math.min(own.together, own.personalized)), alone: percent(row.own_without) }
     : { together: percent(row.together), alone: percent(row.alone), public: percent(view.public_only) };
   const reason = own ? "because.own" : { open: "because.close", yes: "because", no: `because.${row.rival}` }[kind];
   return [badge, ": ", t(`owner.${reason}`, values), ...surely(row)];
