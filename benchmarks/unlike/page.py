@@ -103,7 +103,8 @@ def _verdicts(done: list[dict[str, Any]]) -> list[str]:
         VERDICTS,
         "",
         "`python -m benchmarks.unlike --verdicts --page` writes this section. An owner's verdict, *yes*, *no* or *open*, is "
-        "held against the gain on its held-out rows: from the better of its own and the public model to the better of the "
+        "held against the gain on its held-out rows: from the best of its own model, the public one and that personalized "
+        "at home to the better of the "
         f"common one and that personalized at home. It is *right* where that gain is above or below {WORTHWHILE:.1%}, as it "
         f"says. The cells are {sum(any('said' in o for o in row['owners']) for row in done)} of those below; where a class is "
         f"rare, owners with fewer than {EVENTS} held-out rows of it are left out. On few held-out rows the measured gain is a "

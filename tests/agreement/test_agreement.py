@@ -129,6 +129,14 @@ def test_agreements_are_equal_by_their_terms_whatever_was_read_of_them():
     assert one != 1
 
 
+def test_owners_that_a_change_does_not_name_are_not_checked_again():
+    agreement = Agreement.of(GOOD)
+    changed = agreement.replace(agreement={"step": 1.0})
+    assert all(one is other for one, other in zip(changed.owner_tables, agreement.owner_tables, strict=True))
+    assert changed == Agreement.of({**GOOD, "agreement": {**GOOD["agreement"], "step": 1.0}})
+    assert Agreement.of(agreement.with_owners()).fingerprint == agreement.fingerprint
+
+
 def test_the_agreement_is_frozen():
     with pytest.raises(Exception, match="frozen"):
         Agreement.of(GOOD).agreement = None

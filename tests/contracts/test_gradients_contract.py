@@ -117,3 +117,30 @@ def test_participants_with_the_same_records_are_answered_together():
         shared(participant, theta), by_oracle((part, part, part), participant, theta, 1.0), rtol=1e-9
     )
     assert shared.asked == 6 * part.weight.sum()
+
+
+@pytest.mark.parametrize(
+    ("way", "loss"),
+    [(ClippedSquared, losses.Squared()), (RecordGradients, losses.Squared()), (RecordGradients, losses.Huber(1.0))],
+)
+def test_rows_that_participants_share_are_passed_once_whatever_their_weights(way, loss, monkeypatch):
+    rows, rng = participants(1)[0], np.random.default_rng(1)
+    parts = [Records(rows.features, rows.target, rng.uniform(0.1, 3.0, len(rows))) for _ in range(8)]
+    apart = [Records(rows.features.copy(), rows.target, part.weight) for part in parts]
+    theta, who, passes, real = rng.normal(size=(12, 3)), rng.integers(8, size=12), [], Pass.gradients
+    monkeypatch.setattr(Pass, "gradients", lambda *args, **options: passes.append(1) or real(*args, **options))
+    together, each = way(loss, tuple(parts), 1.0), way(loss, tuple(apart), 1.0)
+    np.testing.assert_allclose(together(who, theta), each(who, theta), rtol=1e-9)
+    assert len(passes) == 1 + len(np.unique(who))
+    assert together.clipped == pytest.approx(each.clipped, rel=1e-12)
+    assert together.clipped > 0
+
+
+def test_merged_records_keep_shared_rows_once():
+    (one, other, _), scale = participants(1), np.array([0.5, 2.0, 3.0])
+    again = Records(one.features, one.target, 2.0 * one.weight)
+    merged = Records.merged([one, other, again], scale)
+    assert len(merged) == len(one) + len(other)
+    np.testing.assert_allclose(
+        merged.moments[0], Records.concatenate([one, other, again], scale).moments[0], rtol=1e-12
+    )

@@ -20,10 +20,10 @@ def verdict(
 
 
 @pytest.mark.parametrize(("alike", "unlike", "said"), [
-    ((0.0098, 0.9), (0.0, 0.0), "0.98 % better if the owners are alike, no better if they differ"),
-    ((0.0014, 0.25), (0.0, 0.01), "it does with a probability of 25 % (0.14 % better) if the owners are alike, with a "
+    ((0.0098, 0.9), (0.0, 0.0), "0.98 % better if the owners hardly differ, no better if they differ"),
+    ((0.0014, 0.25), (0.0, 0.01), "it does with a probability of 25 % (0.14 % better) if the owners hardly differ, with a "
      "probability of 1.0 % (no better) if they differ"),
-    ((0.011, 0.82), (0.031, 0.7), "it does with a probability of 82 % (1.1 % better) if the owners are alike, with a "
+    ((0.011, 0.82), (0.031, 0.7), "it does with a probability of 82 % (1.1 % better) if the owners hardly differ, with a "
      "probability of 70 % (3.1 % better) if they differ"),
     (None, None, "it does with a probability of 55 %, and 80 % would be a yes."),
 ])  # fmt: skip

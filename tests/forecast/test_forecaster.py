@@ -325,7 +325,7 @@ def test_what_turns_on_how_unlike_owners_are_is_open():
     assert [owner.verdict for owner in found.owners] == ["open"] * 3
     assert (found.joining_pays, found.advice) == (None, "close")
     assert found.verdict.startswith("Whether joining pays is open for o0, o1 and o2: ")
-    assert all(word in found.verdict for word in ("if the owners are alike", "data.strata", "data.heterogeneity"))
+    assert all(word in found.verdict for word in ("if the owners hardly differ", "data.strata", "data.heterogeneity"))
     for owner in found.owners:
         assert owner.on_own.if_alike.gain > owner.on_own.if_unlike.gain
     none = {key: dataclasses.replace(found.owners[0].on_own.if_alike, gain=0.0) for key in ("if_alike", "if_unlike")}

@@ -125,3 +125,12 @@ def test_the_largest_common_cost_that_pays_is_where_joining_no_longer_does() -> 
             home = personalized_cost(np.array(0.02), np.array(0.3 + ψ), np.array(left + ψ * (p - 1) / p), p)
             assert ((0.02 - min(0.3 + ψ, float(home))) / 1.02 >= 0.005) is pays
     assert enough(0.02, 0.5, 0.005, 0.0) > 0.0
+
+
+def test_owners_of_like_size_share_an_assessment_where_they_are_many() -> None:
+    records = np.random.default_rng(0).integers(500, 5000, 5000).tolist()
+    judged = WithoutJoining(np.zeros(1), np.zeros((1, 5000)), np.zeros((1, 1)))
+    first = judged.assessed_as(records)
+    assert len(set(first)) < 250  # as many as steps of 1 % between 500 and 5,000 records
+    assert all(abs(np.log(records[i] / n)) < 0.0101 for i, n in zip(first, records, strict=True))
+    assert judged.assessed_as([3000, 1000, 3000, 3001]) == [0, 1, 0, 3]

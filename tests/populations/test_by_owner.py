@@ -24,7 +24,7 @@ from copriv.populations.public_sample import PublicSample
 from copriv.populations.world import psi
 from copriv.problem import Problem
 from copriv.problem.verdict import Asked
-from copriv.terms.heterogeneity import unknown
+from copriv.terms.heterogeneity import LEAST, unknown
 
 P, TRUTH = 3, np.array([1.0, -1.0, 0.5])
 SIZES = (2000, 1500, 1000, 800, 400)
@@ -136,8 +136,8 @@ def test_owners_that_differ_in_their_level_alone_are_told_so() -> None:
 
 def test_an_owner_without_public_rows_is_as_unlike_as_the_others_in_everybodys_curvature() -> None:
     """Columns of very different scale: what d costs everybody is the same in each of them."""
-    away = np.zeros((5, P))
-    (X, y), labels = _public(5, away, 100)
+    away = np.random.default_rng(5).normal(size=(5, P))  # they surely differ, so that no draw is of alike owners
+    (X, y), labels = _public(5, away - away.mean(axis=0), 100)
     X = X * [1.0, 100.0, 0.01]
     labels[labels == "o4"] = "o3"
     sample = PublicSample.of(Problem.forecasting(_terms(), (X, y), strata=labels))
@@ -166,7 +166,7 @@ def test_how_unlike_owners_are_is_the_same_in_any_unit_and_along_any_axes() -> N
     np.testing.assert_allclose(apart(Q), plain, rtol=0.5)
 
 
-def test_owners_of_whom_hardly_a_row_is_known_are_as_unlike_as_tables_are() -> None:
+def test_owners_of_whom_hardly_a_row_is_known_are_alike_or_as_unlike_as_tables_are() -> None:
     """Two rows of each of two owners, none of the rest: what is usual decides, in units of what is left unexplained."""
     rng = np.random.default_rng(3)
     for noise in (0.2, 5.0):
@@ -175,8 +175,22 @@ def test_owners_of_whom_hardly_a_row_is_known_are_as_unlike_as_tables_are() -> N
         public = (X, X @ TRUTH + noise * rng.normal(size=200))
         laws = OwnerLaws(PublicSample.of(Problem.forecasting(_terms(), public, strata=labels)))
         usual = unknown(laws.sample.unexplained).value
-        assert usual / 3.0 < np.median(laws._posterior[0]) < 3.0 * usual
+        u = laws._posterior[0]
+        alike = (u <= LEAST).all(axis=1)
+        assert 0.3 < alike.mean() < 0.8  # half, and what few rows say
+        assert usual / 3.0 < np.median(u[~alike]) < 3.0 * usual
     assert usual < 0.03
+
+
+def test_owners_that_are_alike_may_be_so_whatever_real_tables_are() -> None:
+    """Two hundred rows of each of five alike owners cannot tell u = 0 from the half percent that tables may have."""
+    laws, unlike = (
+        _laws(seed, away - away.mean(axis=0), 200)
+        for seed, away in ((1, np.zeros((5, P))), (2, 0.5 * np.random.default_rng(1).normal(size=(5, P))))
+    )
+    assert (laws._posterior[0] <= LEAST).all(axis=1).mean() > 0.5
+    assert laws.heterogeneity.low < LEAST
+    assert (unlike._posterior[0] > LEAST).any(axis=1).all()
 
 
 def test_an_owner_of_no_public_row_has_a_population_that_no_model_fits() -> None:

@@ -6,6 +6,7 @@ import pytest
 from copriv.agreement import Agreement
 from copriv.problem import Problem
 from copriv.simulation import simulate, worlds
+from copriv.simulation.gradients import BatchedGradients
 from copriv.simulation.worlds import in_worlds
 
 SIZES = (60, 80, 40)
@@ -67,3 +68,18 @@ def test_a_batch_of_worlds_is_each_world_by_itself(terms, cells, monkeypatch):
             theta = alone.graph.models[run, (i * runs + run) % len(SIZES)]
         np.testing.assert_allclose(found.theta[i], theta, rtol=1e-9)
     assert len(np.unique(found.theta[:, 0].round(6), axis=0)) == len(each)
+
+
+def test_a_window_is_answered_at_once_for_its_models_do_not_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    owners = [{"name": f"o{i}", "records": n, "epsilon": 1.0} for i, n in enumerate(SIZES)]
+    terms = {"rule": "A2", "schedule": "rounds", "window": 3, "horizon": 18, "answers": 6, "step": 0.1}
+    document = {"agreement": terms, "model": {"loss": "squared", "gradient_bound": 2.0}, "owner": owners}
+    problem, calls, real = Problem.of(Agreement.of(document), data(1)), [], BatchedGradients.__call__
+    monkeypatch.setattr(BatchedGradients, "__call__", lambda *given: calls.append(len(given[1])) or real(*given))
+    at_once = simulate(problem, runs=5, seed=1)
+    assert calls == 6 * [3 * 5]
+    monkeypatch.setattr("copriv.simulation.runs._Ahead.CELLS", 1)
+    one_by_one = simulate(problem, runs=5, seed=1)
+    assert len(calls) == 6 + 18
+    np.testing.assert_allclose(at_once.relative_fitness.runs, one_by_one.relative_fitness.runs, rtol=1e-12)
+    assert at_once.clipped == pytest.approx(one_by_one.clipped, rel=1e-12)

@@ -88,7 +88,15 @@ class Agreement(Shown, Framed, AgreedTerms):
     def load(cls, path: str | Path) -> "Agreement":
         """Read and check a TOML file. Raises AgreementError, on one line, with the field path and what to do."""
         try:
-            text = _text_of(path)
+            # Without a wait for a pipe that nobody writes to.
+            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+            with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor has no path)
+                if hasattr(os, "O_NONBLOCK"):
+                    os.set_blocking(descriptor, True)
+                content = file.read(200_000_001)
+            if len(content) > 200_000_000:  # twice the bytes of an agreement with a million owners
+                raise ValueError("it is larger than 200 MB")
+            text = content.decode("utf-8").replace("\r\n", "\n")
         except UnicodeDecodeError:
             raise AgreementError(
                 f"{path}: is no text, so no agreement; give the path of a TOML file, in UTF-8"
@@ -138,12 +146,14 @@ class Agreement(Shown, Framed, AgreedTerms):
         """These terms with each answer seen instead of sums, and the number of answers of a run; self where each is seen."""
         if not self.summed:
             return self
-        document = self.to_dict()
+        document = self.with_owners()
         for key in IN_SUMS:
             document["agreement"].pop(key, None)
         if self.attempts:
             document["agreement"]["answers"] = self.answers - self.attempts
-        document["owner"] = [{k: v for k, v in owner.items() if k != "floor"} for owner in document["owner"]]
+        document["owner"] = [
+            owner if owner.floor is None else owner.model_copy(update={"floor": None}) for owner in self.owner_tables
+        ]
         return Agreement.of(document)
 
     def in_sums(self) -> "Agreement | None":
@@ -164,10 +174,10 @@ class Agreement(Shown, Framed, AgreedTerms):
 
         `owner` takes the whole list of tables, or one mapping that is applied to every table.
         """
-        document = self.to_dict()
+        document = self.with_owners()
         for table, values in changes.items():
             if table == "owner" and isinstance(values, dict):
-                document["owner"] = [{**owner, **values} for owner in document["owner"]]
+                document["owner"] = [owner.with_terms(values) for owner in self.owner_tables]
             elif table == "owner":
                 document["owner"] = list(values)
             else:
@@ -177,6 +187,11 @@ class Agreement(Shown, Framed, AgreedTerms):
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `of` reads, without keys that are None, which TOML does not have."""
         return self.model_dump(mode="python", exclude_none=True, by_alias=True)
+
+    def with_owners(self) -> dict[str, Any]:
+        """Return the same with owner tables as they are, frozen and checked, which `of` does not check again."""
+        tables = self.model_dump(mode="python", exclude_none=True, exclude={"owner_tables"})
+        return {**tables, "owner": self.owner_tables}
 
     def to_toml(self) -> str:
         """Return the text of a file that `load` reads back with the same fingerprint."""
@@ -392,11 +407,8 @@ class Agreement(Shown, Framed, AgreedTerms):
     @cached_property
     def _floors(self) -> Float[Array, " owners"]:
         """Scale of the noise that each owner adds to its answers by itself, so that it keeps its floor; 0 without one."""
-        floors = []
-        for owner in self.owner_tables:
-            own = owner.model_copy(update={"epsilon": owner.floor})
-            floors.append(0.0 if owner.floor is None else self.mechanism.scale(self, own))
-        return self.by_owner(floors)
+        own = [owner.at_floor for owner in self.owner_tables]
+        return self.by_owner([0.0 if owner is None else self.mechanism.scale(self, owner) for owner in own])
 
     @property
     def loss(self) -> LinearLoss:
@@ -431,21 +443,6 @@ class Agreement(Shown, Framed, AgreedTerms):
         if self.synchronous:
             return min(self.agreement.horizon - 1, self.answers - self.attempts)
         return min(self.agreement.horizon, (self.answers - self.attempts) * self.n_participants)
-
-
-def _text_of(path: str | Path) -> str:
-    """Read a file of at most 200 MB. Does not wait for a pipe without a writer.
-
-    Raises OSError where it cannot be read, ValueError where it is not UTF-8 or too large.
-    """
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor has no path)
-        if hasattr(os, "O_NONBLOCK"):
-            os.set_blocking(descriptor, True)
-        content = file.read(200_000_001)
-    if len(content) > 200_000_000:  # twice the bytes of an agreement with a million owners
-        raise ValueError("it is larger than 200 MB")
-    return content.decode("utf-8").replace("\r\n", "\n")
 
 
 def _toml(value: Any) -> str:

@@ -241,7 +241,7 @@ def as_few(agreement: Agreement, most: int = MOST) -> Agreement:
                 "delta": table.delta / κ,
             }
         )
-    document = seen.to_dict() | {"owner": owners}
+    document = seen.with_owners() | {"owner": owners}
     document["agreement"].pop("group_size", None)
     if not agreement.synchronous:
         document["agreement"] |= {

@@ -28,8 +28,6 @@ LENGTHS = (0.4, 0.8, 1.8)
 """Mean squares of the scores of a third of the rows each."""
 WIDTHS = (0.05, 1.0)
 """Range (of the logarithm) of the share of a declared range that a table uses; 1 is all of it, evenly."""
-OFF_CENTRE = 1.0
-"""Deviation of where in its range a column lies, in normal scores of the range."""
 EXPLAINED = (0.05, 100.0)
 """Range (of the logarithm) of R²/(1 − R²) of numbers."""
 FACTORS = (2.0**-9, 4.0)
@@ -96,7 +94,7 @@ class DeclaredTables:
         features = []
         for score, cells in zip(scores.T, self._cells, strict=True):
             each = width if typical else min(width * np.exp(rng.normal(0.0, 0.5)), 1.5)
-            middle = 0.0 if typical else rng.normal(0.0, OFF_CENTRE)
+            middle = 0.0 if typical else rng.normal()  # where in its range a column lies, in normal scores of the range
             ordered = cells[_order(cells, rng)]
             features.append(ordered[np.minimum((ndtr(middle + each * score) * CELLS).astype(np.int64), CELLS - 1)])
         x = np.hstack(features)

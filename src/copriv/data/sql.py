@@ -132,7 +132,10 @@ def _postgresql(address: str, query: str, columns: Sequence[str] | None, rows: i
                     table = _of_csv(piece, len(names), kinds)
                     for place, load in loads.items():
                         j = table.column_names.index(place)
-                        table = table.set_column(j, place, _loaded(table[j], load))
+                        # Each cell by itself, to the text of what the driver makes of it.
+                        values = [None if cell is None else load(cell.encode()) for cell in table[j].to_pylist()]
+                        texts = [None if value is None else str(value) for value in values]
+                        table = table.set_column(j, place, pa.array(texts, pa.string()))
                     yield table.rename_columns([names[int(place)] for place in kinds])
     except pa.ArrowInvalid as error:  # a day outside the years 1 to 9999, or text that is not UTF-8
         raise DataError(f"query: gave a value that cannot be read ({printable(_first_line(error), 200)})") from None
@@ -196,12 +199,6 @@ def _of_csv(text: bytes, columns: int, kinds: dict[str, pa.DataType]) -> pa.Tabl
             quoted_strings_can_be_null=False, true_values=["t"], false_values=["f"],
         ),
     )  # fmt: skip
-
-
-def _loaded(cells: pa.ChunkedArray, load: Callable[[bytes], Any]) -> pa.Array:
-    """Convert cells to the text of what the driver makes of them, each by itself."""
-    values = (None if cell is None else load(cell.encode()) for cell in cells.to_pylist())
-    return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
 def _first_line(error: Exception) -> str:

@@ -16,13 +16,33 @@ from copriv.formatting.numbers import counted, listed, percent, percent_range, p
 from copriv.formatting.sanitize import printable
 from copriv.problem.verdict import NO, YES, Goal, Outcome, OwnerVerdict, Verdict
 from copriv.simulation import Simulation
+from copriv.terms.values import LONGEST_NAME
 
 
 def of_forecast(outlook: Forecast) -> str:
     """Say for whom joining pays, by how much and with which probability, what would settle open cases, and cautions."""
     if outlook.nobody_else:
         return answer(outlook)
-    return " ".join([answer(outlook), *shrunk(outlook), *qualified(outlook), *cautions(outlook)])
+    verdict, said = outlook.joining, [answer(outlook), *shrunk(outlook)]
+    if verdict.answer == "no":
+        said.append(_remedy(outlook))
+    terms = " by the recommended terms" * (not outlook.comparison.same)
+    said.append(
+        f"On everybody's records: {percent(outlook.together)} above the best possible together{terms}, "
+        f"{percent(outlook.public_only)} by {for_nothing(outlook.agreed.agreement)}."
+    )
+    if verdict.names("yes"):
+        if verdict.only_as_recommended:
+            agreed = percent(outlook.agreed.relative_fitness.end["median"])
+            said.append(f"Not as it is agreed: those terms reach {agreed}.")
+        if cost := verdict.cost_others:
+            rest = [owner.name for owner in outlook.owners if owner.name not in cost]
+            how = "alone, with the same privacy," if len(rest) == 1 else "without them"
+            said.append(
+                f"But {names(cost)} would cost the others more than they gain by it: {names(rest)} {how} would reach "
+                f"{percent(outlook.best_subset)}."
+            )
+    return " ".join([*said, *cautions(outlook)])
 
 
 def of_without(found: Without) -> str:
@@ -40,30 +60,6 @@ def answer(outlook: Forecast) -> str:
     if outlook.absent is not None:
         return " ".join(about_without(outlook.absent))
     return _answer(outlook.joining, outlook.agreed.agreement.worthwhile)
-
-
-def qualified(outlook: Forecast) -> list[str]:
-    """Qualify the verdict: ψ on all records, terms under which it does not hold, and owners that cost the others."""
-    verdict = outlook.joining
-    terms = " by the recommended terms" * (not outlook.comparison.same)
-    said = [
-        f"On everybody's records: {percent(outlook.together)} above the best possible together{terms}, "
-        f"{percent(outlook.public_only)} by {for_nothing(outlook.agreed.agreement)}."
-    ]
-    if verdict.answer == "no":
-        said.insert(0, _remedy(outlook))
-    if verdict.names("yes"):
-        if verdict.only_as_recommended:
-            agreed = percent(outlook.agreed.relative_fitness.end["median"])
-            said.append(f"Not as it is agreed: those terms reach {agreed}.")
-        if cost := verdict.cost_others:
-            rest = [owner.name for owner in outlook.owners if owner.name not in cost]
-            how = "alone, with the same privacy," if len(rest) == 1 else "without them"
-            said.append(
-                f"But {names(cost)} would cost the others more than they gain by it: {names(rest)} {how} would reach "
-                f"{percent(outlook.best_subset)}."
-            )
-    return said
 
 
 def for_nothing(agreement: Agreement) -> str:
@@ -128,7 +124,7 @@ def _remedy(outlook: Forecast) -> str:
         each = f"its own model or {public} serves each owner as well"
         return f"So do not train together: {each}, and no larger budget of one owner is expected to change that."
     first = min(least, key=lambda name: least[name])
-    paid = f"it would typically pay for {printable(first, NAME)} with a budget of {plain_number(least[first])} or more"
+    paid = f"it would typically pay for {printable(first, LONGEST_NAME)} with a budget of {plain_number(least[first])} or more"
     return f"So do not train together as it is: {paid}."
 
 
@@ -141,7 +137,7 @@ TOO_FEW = {
 def _open(verdict: Verdict, even: Sequence[str], worthwhile: float) -> str:
     """Say for whom it is open whether joining pays, what that depends on, and what would settle it.
 
-    Gains if owners are alike and if they differ are said; where these two do not show which way it goes, probabilities too.
+    Gains in the worlds in which owners differ least and most are said, and probabilities where gains do not tell.
     """
     found, said = [verdict.owners[name] for name in even], f"Whether joining pays is open for {names(even)}"
     if verdict.too_few is not None:
@@ -158,8 +154,8 @@ def _open(verdict: Verdict, even: Sequence[str], worthwhile: float) -> str:
         told = [f"{_chance(outcomes)} ({better})" for outcomes, better in zip(both, told, strict=True)]
         told[0] = f"it does {told[0]}"
     return (
-        f"{said}: {told[0]} if the owners are alike, {told[1]} if they differ as in real tables. Public rows that name their "
-        "owner (data.strata) or a stated data.heterogeneity would settle it."
+        f"{said}: {told[0]} if the owners hardly differ, {told[1]} if they differ as in real tables. Public rows that name "
+        "their owner (data.strata) or a stated data.heterogeneity would settle it."
     )
 
 
@@ -370,13 +366,9 @@ def of_own_learners(outlook: OwnLearnersForecast) -> str:
     )
 
 
-NAME = 200
-"""Most characters of an owner's name in a sentence; tables cut it to their width."""
-
-
 def names(owners: Sequence[str]) -> str:
     """List owners in a sentence: at most five, and the number of the others."""
-    return listed([printable(name, NAME) for name in owners], 5)
+    return listed([printable(name, LONGEST_NAME) for name in owners], 5)
 
 
 def ends(values: Sequence[float]) -> tuple[float, float]:
@@ -399,7 +391,7 @@ def at_home(found: VerdictAtHome, goal: Goal = "own") -> Iterator[str | Table]:
     goal: the agreement's; where it is everybody's records, say that this verdict is of others.
     """
     if found.on_own is None:
-        yield f"Whether joining pays is open for {printable(found.name, NAME)}: {found.reason}."
+        yield f"Whether joining pays is open for {printable(found.name, LONGEST_NAME)}: {found.reason}."
     else:
         yield of_owner(found.name, found.on_own, found.worthwhile)
     if goal == "common":

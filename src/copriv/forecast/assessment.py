@@ -35,7 +35,7 @@ from copriv.populations.world import World
 from copriv.privacy.noise import Law
 from copriv.problem import Problem
 from copriv.rules import named
-from copriv.rules.graph import Graph
+from copriv.rules.graph import MOST_NOISE, Graph
 from copriv.rules.rule import InRounds
 from copriv.simulation.result import from_noise, share_of
 from copriv.types import Array
@@ -45,8 +45,6 @@ WORLDS = 32
 RUNS = 128
 AS_AGREED = "as agreed"
 """Description of agreed terms that leave nothing to be planned."""
-NEAR = 1.05
-"""ψ over that of one learner up to which a graph costs nothing to speak of: about the accuracy of a forecast."""
 ERRORS = 2.0
 """Bootstrap standard errors, over worlds, within which two costs count as equal."""
 
@@ -241,7 +239,7 @@ class CostOfGraph:
     exchanges: int
     """Exchanges between neighbours in each round, as agreed."""
     enough: int | None
-    """The fewest of 1, 2, 4 … 64 exchanges in each round at which E ψ is at most NEAR times that of one learner."""
+    """The fewest of 1, 2, 4 … 64 exchanges in each round at which E ψ is at most MOST_NOISE times that of one learner."""
 
     @classmethod
     def of(cls, agreed: Assessment, assessed: Callable[[Agreement], Assessment]) -> "CostOfGraph":
@@ -254,7 +252,7 @@ class CostOfGraph:
         enough = None
         for exchanges in (1, 2, 4, 8, 16, 32, 64):
             more = terms.replace(agreement={"mixing": exchanges})
-            if assessed(more).relative_fitness.end["mean"] <= NEAR * central:
+            if assessed(more).relative_fitness.end["mean"] <= MOST_NOISE * central:
                 enough = exchanges
                 break
         graph = Graph.of(terms)

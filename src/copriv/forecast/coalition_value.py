@@ -452,18 +452,26 @@ def _by_kind(members: Consortium, samples: int, seed: int) -> tuple[Array, Array
 def _by_orders(members: Consortium, samples: int, seed: int) -> tuple[Array, Array]:
     """Estimate from random orders in which owners join."""
     N, kinds, of, rng = int(members.number.sum()), len(members.records), members.entries, np.random.default_rng(seed)
-    has = members.without_joining
+    has, sums = members.without_joining, members.sums
     if len(np.unique(has)) > 64:  # rounded to 64 levels
         span = np.log(np.maximum(has, 1e-12))
         step = max(float(np.ptp(span)) / 64, 1e-9)
         has = np.exp(np.round(span / step) * step)
     levels, which = np.unique(has, return_inverse=True)
-    gains = np.empty((max(min(samples, 2_000_000 // N), 100), kinds))
+    gains, every = np.empty((max(min(samples, 2_000_000 // N), 100), kinds)), np.arange(len(levels))
     for row in gains:
         order = of[rng.permutation(N)]
-        joined = members.priced(*(np.cumsum(each[order]) for each in members.sums))
-        there = np.cumsum(which[order][:, None] == np.arange(len(levels)), axis=0)
-        worth = (there * np.maximum(levels - joined[:, None], 0.0)).sum(axis=1)
+        joined, whose = members.priced(*(np.cumsum(each[order]) for each in sums)), which[order]
+        # What all who have joined save; the levels are gone through only while some of them save nothing.
+        worth = np.cumsum(levels[whose]) - np.arange(1, N + 1) * joined
+        some = np.flatnonzero(joined > levels[0])
+        worth[some] = 0.0
+        if len(some := some[joined[some] < levels[-1]]):
+            first, last = some[0], some[-1] + 1
+            there = np.bincount(whose[:first], minlength=len(levels)) + np.cumsum(
+                whose[first:last, None] == every, axis=0
+            )
+            worth[some] = (there[some - first] * np.maximum(levels - joined[some, None], 0.0)).sum(axis=1)
         worth[0] = 0.0
         row[:] = np.bincount(order, np.diff(worth, prepend=0.0), kinds) / members.number
     return gains.mean(axis=0), gains.std(axis=0, ddof=1) / np.sqrt(len(gains))

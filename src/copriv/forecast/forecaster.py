@@ -207,8 +207,11 @@ def forecast_of(
     if problem.terms.summed and not sample.declared:
         pilot = PilotOutlook(share, 0.0, 0, ()) if share else None
     elif not after and not alike and not sample.declared:
-        draws = [seen.heterogeneity_and_pays(recommended, i, asked, worlds) for i in range(len(records))]
-        pilot = pilot_outlook(sample, share, members, draws, [owner.verdict == "open" for owner in owners])
+        first = seen.assessed_as(records)
+        draws = {i: seen.heterogeneity_and_pays(recommended, i, asked, worlds) for i in dict.fromkeys(first)}
+        pilot = pilot_outlook(
+            sample, share, members, [draws[i] for i in first], [owner.verdict == "open" for owner in owners]
+        )
     if sample.declared and not after:
         pilot = PilotOutlook(share, share_heard(problem.terms, 1.0 - share), 0, ())
     with_sum = None

@@ -113,17 +113,10 @@ def owners_of(
     without = members.loss_without()
     weights = members.best_weights()
     shapley, error = shapley_values(members)
-    tables, models = agreement.owner_tables, {}
-    of: list[_Models] = []
-    for i, owner in enumerate(tables):
-        kind = owner.records  # what an owner has without joining depends on its size alone
-        if judged.known:
-            kind = i
-        elif len(tables) > 256:  # those whose records differ by 1 % or less share an assessment
-            kind = round(100.0 * np.log(owner.records))
-        if kind not in models:
-            models[kind] = _Models.of(judged, recommended, i, asked)
-        of.append(models[kind])
+    tables = agreement.owner_tables
+    first = judged.assessed_as([owner.records for owner in tables])
+    models = {i: _Models.of(judged, recommended, i, asked) for i in dict.fromkeys(first)}
+    of = [models[i] for i in first]
     usual = np.array([one.usual for one in of])
     break_even = members.break_evens(usual)
     # Where the alternatives to joining cost more, a smaller ε is enough, although the start of the terms costs more as well.

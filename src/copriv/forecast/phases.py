@@ -33,9 +33,6 @@ _UNPLANNED = (ModelTerms.model_fields["smoothing"].default, Terms.model_fields["
 WIDE = 1000.0
 """Factor within which a number that is planned before a pilot may be chosen anew after it. Set by hand: it limits errors, and
 no guarantee rests on it."""
-INDIFFERENT = 0.2
-"""Share of its cost by which a chosen plan may cost more than the one that is computed again: terms are rounded to two digits,
-and the least of a few simulations is taken, which on another machine may be another one. Set by hand."""
 
 
 def to_sign(agreement: Agreement, outlook: Forecast) -> Agreement:
@@ -127,11 +124,28 @@ class AfterPilot:
 
     @classmethod
     def decided(cls, agreement: Agreement, before: PublicSample, after: Forecast) -> "AfterPilot":
-        """Decide by a forecast after the pilot: the terms of the run, or that it stops."""
+        """Decide by a forecast after the pilot: the terms of the run, or that it stops.
+
+        Raises AgreementError where the plan differs from the agreement in a term that was fixed.
+        """
         if all(owner.verdict == "no" for owner in after.owners):
             kept = "by the pilot's answers joining pays for nobody, and the rest of the budget is kept"
             return cls(before, after, None, kept)
-        chosen = chosen_by(agreement, after.recommended.agreement)
+        # Terms are signed as single numbers to two digits and within their ranges, and arrays as they are.
+        chosen, planned = dict[str, Any](), after.recommended.agreement
+        for key, (low, high) in (agreement.agreement.ranges or {}).items():
+            value = getattr(getattr(planned, RANGED[key]), key)
+            if isinstance(value, float):
+                chosen[key] = min(max(rounded(value), low), high)
+            elif value is not None and value != "auto":
+                chosen[key] = np.array(value).tolist()
+        fixed, found = agreement.chosen_run(chosen).to_dict(), planned.to_dict()
+        for table in ("agreement", "model", "data"):
+            for key in {*fixed[table], *found[table]} - chosen.keys():
+                if fixed[table].get(key) != found[table].get(key):
+                    raise AgreementError(
+                        f"{table}.{key}: the plan after the pilot changes it, and it was fixed before it"
+                    )
         return cls(before, after, chosen, "by the pilot's answers joining pays, or it is open for whom")
 
     @one_thread()
@@ -156,23 +170,3 @@ class AfterPilot:
         )
         best = self.after.recommended.relative_fitness.end["mean"]
         return float(found.relative_fitness.end["mean"] / best - 1.0)
-
-
-def chosen_by(agreement: Agreement, planned: Agreement) -> dict[str, Any]:
-    """The open terms of a plan as they are signed: single numbers to two digits and within their ranges, arrays as they are.
-
-    Raises AgreementError where the plan differs from the agreement in another term.
-    """
-    chosen: dict[str, Any] = {}
-    for key, (low, high) in (agreement.agreement.ranges or {}).items():
-        value = getattr(getattr(planned, RANGED[key]), key)
-        if isinstance(value, float):
-            chosen[key] = min(max(rounded(value), low), high)
-        elif value is not None and value != "auto":
-            chosen[key] = np.array(value).tolist()
-    fixed = agreement.chosen_run(chosen).to_dict()
-    for table in ("agreement", "model", "data"):
-        for key in {*fixed[table], *(found := planned.to_dict()[table])} - chosen.keys():
-            if fixed[table].get(key) != found.get(key):
-                raise AgreementError(f"{table}.{key}: the plan after the pilot changes it, and it was fixed before it")
-    return chosen

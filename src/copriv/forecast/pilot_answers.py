@@ -107,10 +107,6 @@ def told_by(
     )  # fmt: skip
 
 
-KEPT = 0.5
-"""Share of the curvature that clipping is expected to leave: half of the gradients are clipped and no longer follow θ."""
-
-
 def noise_foreseen(sample: PublicSample, agreed: Agreement, times: float = 1.0) -> Float[Array, " tables"]:
     """Noise variance of a pilot's estimate of an owner's deviation, for an owner of each table.
 
@@ -118,6 +114,7 @@ def noise_foreseen(sample: PublicSample, agreed: Agreement, times: float = 1.0) 
     """
     numbers, tables = PilotNumbers.agreed(agreed, sample.problem.n_parameters), agreed.owner_tables
     s = scipy.linalg.eigvalsh(np.linalg.inv(numbers.root @ numbers.root), sample.hessian)
-    answer = 2.0 * np.square([times * agreed.mechanism.scale(agreed, table) / KEPT for table in tables])
+    # Clipping is expected to leave half of the curvature: the other gradients are clipped and no longer follow θ.
+    answer = 2.0 * np.square([times * agreed.mechanism.scale(agreed, table) / 0.5 for table in tables])
     records = 2.0 * sample.information / len(s) / np.array([table.records for table in tables])
     return np.asarray(1.0 / np.mean(1.0 / (answer[:, None] * s + records[:, None]), axis=1))

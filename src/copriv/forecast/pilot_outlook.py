@@ -78,15 +78,20 @@ def settled(
     signals: noncentrality λ in each draw of the prior, and degrees of freedom, of each sum of squares that tells of it.
     pays: probability that joining pays, in each draw.
     """
-    on_average, log = float(np.mean(pays)), np.zeros((len(pays), len(pays)))
+    on_average, seen_as, told_by = float(np.mean(pays)), list[Array](), list[Array]()
     if not 0 < on_average < 1:
         return 1.0
     for λ, p in signals:
         spread = (p + 2.0 * λ) / (2.0 * (p + λ))
         middle = np.sqrt(np.maximum(p + λ - spread, 0.0))
-        seen = middle + np.sqrt(spread) * rng.normal(size=len(pays))
-        log -= 0.5 * (np.square(seen[:, None] - middle) / spread + np.log(spread))
-    weight = np.exp(log - log.max(axis=1, keepdims=True))
+        seen, r = middle + np.sqrt(spread) * rng.normal(size=len(pays)), 0.5 / spread
+        seen, middle = seen - middle.mean(), middle - middle.mean()
+        # −r (seen − middle)² − ½ log spread of each pair, as a product of matrices.
+        seen_as += [seen**2, seen, np.ones(len(seen))]
+        told_by += [-r, 2.0 * r * middle, -r * middle**2 - 0.5 * np.log(spread)]
+    log = np.stack(seen_as, axis=1) @ np.stack(told_by)
+    log -= log.max(axis=1, keepdims=True)
+    weight = np.exp(np.maximum(log, -700.0, out=log), out=log)  # an underflow takes ten times as long
     yes, no = weight @ pays / on_average, weight @ (1.0 - pays) / (1.0 - on_average)
     probability = yes / (yes + no)
     return float(np.mean((probability >= YES) | (probability <= NO)))

@@ -27,10 +27,6 @@ from copriv.types import Array
 
 EXACT_OWNERS = 8
 """Most owners for whom all S and U are searched; beyond, S is found by local search, and Shapley values from random orders."""
-ORDERS = 60
-"""Random orders for Shapley values of more owners."""
-LINES = 32
-"""Most lines of the noise curve that are kept, at equal ratios of ψ."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +41,12 @@ class Statements(Shown):
 
     @classmethod
     def of(cls, members: Consortium, costs: PrivacyCosts, worth: Sequence[float] | Array) -> "Statements":
-        """Keep at most LINES lines of the curve, those that are lowest at equidistant levels of log ψ."""
+        """Keep at most 32 lines of the curve, those that are lowest at equidistant levels of log ψ."""
         hull = NoiseCurve.of(members.curve.fixed, members.curve.slope)
         # The noise at which the next line is lowest.
         corners = np.append(0.0, (np.diff(hull.fixed) / -np.diff(hull.slope))[::-1])
         heights = np.log(np.maximum(hull.at(corners), 1e-300))
-        ν = np.append(np.interp(np.linspace(heights[0], heights[-1], LINES - 1), heights, corners), 2.0 * corners[-1])
+        ν = np.append(np.interp(np.linspace(heights[0], heights[-1], 31), heights, corners), 2.0 * corners[-1])
         best = np.unique(np.argmin(hull.fixed + hull.slope * ν[:, None], axis=1))
         curve = NoiseCurve(hull.fixed[best], hull.slope[best])
         return cls(replace(members, curve=curve), costs, np.asarray(worth, dtype=np.float64))
@@ -154,7 +150,7 @@ def _searched(
 def _by_orders(stated: Statements, seed: int) -> tuple[Array, Array, Array]:
     N, rng = stated.number, np.random.default_rng(seed)
     whole, best = _searched(stated, np.ones(N, dtype=bool))
-    found = np.zeros((ORDERS, N))
+    found = np.zeros((60, N))  # random orders
     for row in found:
         inside, answers, before = np.zeros(N, dtype=bool), np.zeros(N, dtype=bool), 0.0
         for place, i in enumerate(rng.permutation(N)):
@@ -163,4 +159,4 @@ def _by_orders(stated: Statements, seed: int) -> tuple[Array, Array, Array]:
             saved = min(max(saved, before), whole) if place < N - 1 else whole
             answers = ε > 0
             row[i], before = saved - before, saved
-    return best, found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(ORDERS)
+    return best, found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(len(found))

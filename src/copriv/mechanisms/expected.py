@@ -36,16 +36,12 @@ CONSTANTS = (0.5, 0.1)
 WEAK_GAIN, WEAK_EXPLAINED = 0.05, 0.1
 """Of features of tables that no choice is made for, but on which none may be worse than nothing: their gain, and the share
 that they explain of a target that was measured."""
-EXCESS = 0.01
-"""Most that a choice may be expected to leave beyond what nothing leaves, in units of the features' gain."""
 ROUNDED = 1 + 1e-9
 """Room for floating-point rounding of a bound that rows may reach."""
 FIRMNESSES = 2.0 ** np.arange(-40, 17, 1.5)
 """Candidates for λ. A grid that no budget moves: what is feasible at ε is feasible, and costs less, at more."""
 LENGTHS = (0.4, 0.8, 1.8)
 """‖x‖₂² of a third of the rows each, over its mean."""
-WITHIN = 0.72
-"""Length of a row within its bin, over the bin's upper end: halfway, by squares or logarithms."""
 TIGHTER = (1.0, 0.6, 0.35, 0.2, 0.12)
 """Candidates for the bounds on rows, over those declared: longer rows count for less, all others have less noise."""
 SCALES = (3.0, 1.0, 0.2, 0.04)
@@ -183,9 +179,9 @@ class Declared:
             return sizes.sum(axis=1), (counts * sizes).sum(axis=1) / sizes.sum(axis=1)
 
         if self.measured:
-            size, counted = kept(
-                np.square(WITHIN * 0.5 ** np.arange(len(self.measured)))[None], np.array([self.measured])
-            )
+            # Rows are as long as 0.72 of the upper end of their bin: halfway, by squares or logarithms.
+            ends = 0.5 ** np.arange(len(self.measured))
+            size, counted = kept(np.square(0.72 * ends)[None], np.array([self.measured]))
         if self.intercept or not self.measured:
             likely, cut = kept(np.outer(SPREADS, LENGTHS), np.full((len(SPREADS), len(LENGTHS)), 1.0 / len(LENGTHS)))
             # Lengths do not say how far columns vary about their means, but no further than that.
@@ -193,7 +189,8 @@ class Declared:
         decay, lengths, kind = (index.ravel() for index in np.indices((len(falls), len(size), len(self.gains[0]))))
         gain, constant, weight = (one[kind] for one in self.gains)
         h, share = size[lengths, None] * falls[decay], (1.0 - constant)[:, None] * held[decay]
-        most = np.full(len(h), np.inf if self.classes else 1.0 + EXCESS)
+        # A choice may be expected to leave 1 % of the features' gain more than nothing leaves.
+        most = np.full(len(h), np.inf if self.classes else 1.01)
         if self.intercept:
             h, share = np.column_stack([h, np.ones(len(h))]), np.column_stack([share, constant])
             most = (1.0 - constant) * most + 0.5 * curvature * self.nothing / gain

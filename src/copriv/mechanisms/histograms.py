@@ -14,13 +14,10 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import AgreementError
-from copriv.mechanisms.mechanism import Guarantee
-from copriv.mechanisms.statistics import OfNumbers, answers_told
+from copriv.mechanisms.statistics import OfShares
 from copriv.model.records import Records
 from copriv.privacy.clipping import exact_sum
-from copriv.rules.one_answer import Unmoved
-from copriv.rules.rule import Descent, UpdateRule
-from copriv.terms import AgreedTerms, OwnerTerms
+from copriv.terms import AgreedTerms
 from copriv.types import Array, Loss
 
 BINS = 241
@@ -53,14 +50,12 @@ class ColumnHistograms:
         return np.asarray(exact_sum(sums) / records.weight.sum())
 
 
-class Histograms(OfNumbers):
+class Histograms(OfShares):
     """Pure ε, one answer: where columns lie; the model stays at the start."""
 
     name = "histograms"
-    guarantee = Guarantee.PURE
     label = "histograms"
     phrase = "noisy histograms of columns"
-    gives_model = False
 
     def check(self, agreed: AgreedTerms) -> None:
         super().check(agreed)
@@ -76,23 +71,14 @@ class Histograms(OfNumbers):
             raise AgreementError(f"data.features: {columns} are agreed, and rows have {n_parameters} numbers")
         return ColumnHistograms(columns)
 
-    def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
-        """Of the noise on each share."""
-        self.check_delta(agreed)
-        return self.deviation(agreed, owner) * _columns(agreed)
+    def histograms(self, agreed: AgreedTerms) -> int:
+        return _columns(agreed)
+
+    def bins(self, agreed: AgreedTerms) -> str:
+        return f"in {BINS} intervals of each of {_columns(agreed)} columns"
 
     def length(self, agreed: AgreedTerms, n_parameters: int) -> int:
         return BINS * _columns(agreed)
-
-    def rule(
-        self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,
-        feature_bound: float | None = None,
-    ) -> UpdateRule:  # fmt: skip
-        return Unmoved(descent, weights, self.length(agreed, n_parameters))
-
-    def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
-        what = f"shares of {owner.records} {owner.counted} in {BINS} intervals of each of {_columns(agreed)} columns"
-        return f"{answers_told(agreed)}: {what}", f"{self.noise_told(agreed, owner)} on each share"
 
 
 def _columns(agreed: AgreedTerms) -> int:

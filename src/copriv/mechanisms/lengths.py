@@ -18,13 +18,12 @@ from jaxtyping import Bool, Float
 
 from copriv.errors import AgreementError
 from copriv.losses import OfMargin, named
-from copriv.mechanisms.mechanism import Guarantee, of_numbers
-from copriv.mechanisms.statistics import OfNumbers, answers_told
+from copriv.mechanisms.mechanism import of_numbers
+from copriv.mechanisms.statistics import OfShares
 from copriv.model.records import Records
 from copriv.privacy.clipping import exact_sum
-from copriv.rules.one_answer import Unmoved
-from copriv.rules.rule import Descent, SharedSum, UpdateRule
-from copriv.terms import AgreedTerms, OwnerTerms
+from copriv.rules.rule import SharedSum
+from copriv.terms import AgreedTerms
 from copriv.types import Array, Loss, Whole
 
 BINS = 9
@@ -41,11 +40,7 @@ SHARES_OF_RANGES = ((0.1, 0.1), (0.2, 0.1), (0.4, 0.1))
 """The same for numbers of which ranges alone are declared. A target's range that is ten times too wide costs more than 40 %
 of ε (`benchmarks.published`)."""
 BARELY, SURELY = 3.0, 6.0
-"""Scales of its noise within which a share of rows is taken for none: the larger where it is at most `CLIPPED`."""
-CLIPPED = 0.2
-"""Share of the rows that may be clipped before a unit is taken that may be far too wide, which costs far more."""
-CUT = 0.25
-"""Largest share of the targets that may be clipped at either end of their interval."""
+"""Scales of its noise within which a share of rows is taken for none: the larger where it is at most a fifth."""
 
 
 @dataclass(frozen=True)
@@ -117,15 +112,13 @@ class Histograms:
         return np.asarray(exact_sum(sums) / records.weight.sum())
 
 
-class Lengths(OfNumbers):
+class Lengths(OfShares):
     """Pure ε, one answer: how long rows are and where targets lie; the model stays at the start."""
 
     name = "lengths"
-    guarantee = Guarantee.PURE
     terms = ("reach",)
     label = "lengths"
     phrase = "noisy lengths of rows"
-    gives_model = False
 
     def check(self, agreed: AgreedTerms) -> None:
         super().check(agreed)
@@ -134,25 +127,15 @@ class Lengths(OfNumbers):
     def numbers(self, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> Histograms:
         return Histograms.agreed(agreed, n_parameters)
 
-    def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
-        """Of the noise on each share."""
-        self.check_delta(agreed)
-        return self.deviation(agreed, owner) * Histograms.agreed(agreed).number
+    def histograms(self, agreed: AgreedTerms) -> int:
+        return Histograms.agreed(agreed).number
+
+    def bins(self, agreed: AgreedTerms) -> str:
+        targets = ", and of their targets by interval" if Histograms.agreed(agreed).of_targets else ""
+        return f"by length, in bins that halve{targets}"
 
     def length(self, agreed: AgreedTerms, n_parameters: int) -> int:
         return Histograms.agreed(agreed).length
-
-    def rule(
-        self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,
-        feature_bound: float | None = None,
-    ) -> UpdateRule:  # fmt: skip
-        return Unmoved(descent, weights, self.length(agreed, n_parameters))
-
-    def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
-        units = f"{owner.records} {owner.counted}"
-        targets = ", and of their targets by interval" if Histograms.agreed(agreed).of_targets else ""
-        what = f"shares of {units} by length, in bins that halve{targets}"
-        return f"{answers_told(agreed)}: {what}", f"{self.noise_told(agreed, owner)} on each share"
 
 
 def longest_row(agreed: AgreedTerms) -> float:
@@ -221,7 +204,8 @@ class Measured:
     @classmethod
     def of(cls, noisy: Float[Array, " answer"], scale: float, intercept: bool, spent: float = 0.0) -> "Measured":
         """noisy: an answer of "lengths", or the mean of several; scale: of its noise."""
-        few = max(BARELY * scale, min(SURELY * scale, CLIPPED))
+        # A fifth of the rows may be clipped before a unit is taken that may be far too wide, which costs far more.
+        few = max(BARELY * scale, min(SURELY * scale, 0.2))
         # The first bins that have hardly a row are left out, and their rows are counted in the next one.
         rows = shares(noisy[:BINS])
         empty = int(np.searchsorted(np.cumsum(rows)[:-1], few, side="right"))
@@ -230,8 +214,8 @@ class Measured:
         if len(noisy) == BINS:
             return known
         found, ends = shares(noisy[BINS:]), np.array([-1.0, *EDGES, 1.0])
-        # At either end half as many, and the deviation of the noise on the sum of that many bins.
-        most = np.minimum(0.5 * few + scale * np.sqrt(2.0 * np.arange(1, len(found))), CUT)
+        # At either end half as many, and the deviation of the noise on the sum of that many bins; at most a quarter.
+        most = np.minimum(0.5 * few + scale * np.sqrt(2.0 * np.arange(1, len(found))), 0.25)
         low, above = (int(np.argmin([*(np.cumsum(each)[:-1] <= most), False])) for each in (found, found[::-1]))
         high = max(len(found) - above, low + 1)
         first, last = ends[low], ends[high]

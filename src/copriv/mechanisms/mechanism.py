@@ -94,9 +94,9 @@ class Mechanism(ABC):
     def law(self, agreed: AgreedTerms) -> Law:
         """The law of the noise."""
 
-    @abstractmethod
     def order(self, agreed: AgreedTerms) -> Order:
-        """1 or 2: the norm in which gradients are clipped to Ξ."""
+        """1 or 2: the norm in which gradients are clipped to Ξ; by default that of the noise's law."""
+        return self.law(agreed).order
 
     @abstractmethod
     def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:

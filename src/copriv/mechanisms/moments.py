@@ -31,7 +31,7 @@ from copriv.mechanisms.one_answer import Setting, feature_bound_of, in_memory
 from copriv.mechanisms.statistics import OfSquaredLoss, answers_told
 from copriv.model.records import BLOCK, InBlocks, Records
 from copriv.privacy.clipping import ROUNDING, exact_sum, multiplicity, slope_limits
-from copriv.privacy.noise import Law, Order, Releases
+from copriv.privacy.noise import Law, Releases
 from copriv.rules.one_answer import SolveStatistics
 from copriv.rules.rule import Descent, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
@@ -152,9 +152,6 @@ class MomentsInL2(OfSquaredLoss):
 
     def law(self, agreed: AgreedTerms) -> Law:
         return Law.NORMAL
-
-    def order(self, agreed: AgreedTerms) -> Order:
-        return 2
 
     def numbers(self, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> BoundedMoments:
         return BoundedMoments.agreed(agreed, n_parameters, feature_bound)

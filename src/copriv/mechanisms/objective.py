@@ -3,10 +3,11 @@
 How its noise is made, and why it is private, stands in `objective_noise`; how its model is found, in `objective_solver`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Float
@@ -27,7 +28,7 @@ from copriv.mechanisms.objective_solver import SMOOTH, surface_of
 from copriv.mechanisms.one_answer import STEPS, Choosing, Common, Draft, Draw, OneAnswer, Setting, feature_bound_of
 from copriv.model.records import Records
 from copriv.privacy.clipping import row_norms
-from copriv.privacy.noise import Law, Noise, Order
+from copriv.privacy.noise import Law, Noise
 from copriv.rules.one_answer import AverageModels
 from copriv.rules.rule import Descent, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
@@ -79,9 +80,6 @@ class Objective(OneAnswer):
 
     def law(self, agreed: AgreedTerms) -> Law:
         return Law.NORMAL if agreed.owner_tables[0].delta > 0 else Law.LAPLACE
-
-    def order(self, agreed: AgreedTerms) -> Order:
-        return 2 if agreed.owner_tables[0].delta > 0 else 1
 
     def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
         """Scale of the noise on each coordinate of the tilt."""
@@ -166,20 +164,15 @@ class Objective(OneAnswer):
         A run solves for one model, not for N: θ̄ of N is m + (spread of one)/√N, m the mean over noise, and f is taken as
         quadratic over that spread.
         """
-        plain, p = perturbation(base, common.n_parameters, common.feature_bound, common.loss), common.n_parameters
-        P, terms = setting.terms["preconditioner"], setting.terms
-        agreed = plain.smoothed(
-            setting.smoothing, bound=setting.bound, metric=None if P is None else np.array(P), reach=terms["reach"],
-            anchor=terms.get("anchor"),
-        )  # fmt: skip
-        w = base.weights
-        owner = base.owner_tables[int(np.repeat(np.arange(len(base.owner_tables)), base.counts)[np.argmax(w)])]
+        p, loss = common.n_parameters, cast(Hashable, common.loss)  # of those that it suits, which are frozen
+        agreed, typical, effective = _tried_by_all(base, setting, p, common.feature_bound, loss)
+        start = agreed.start
+        owner = base.owner_tables[
+            int(np.repeat(np.arange(len(base.owner_tables)), base.counts)[np.argmax(base.weights)])
+        ]
         n, (ε, _) = owner.records, owner.budget
-        noise_scale = cache(agreed.noise_scale)
-        scales = base.by_owner([noise_scale(one.records, *one.budget) for one in base.owner_tables])
-        typical, effective = float(np.average(scales, weights=w)), float(np.sqrt(np.sum((w * scales) ** 2)))
         solver = agreed.tied(n, ε).prepared(records)
-        near = solver.minimum(np.zeros(p), plain.start, setting.patient, solver.factored(plain.start))
+        near = solver.minimum(np.zeros(p), start, setting.patient, solver.factored(start))
         drawn = [(draw(self.law(base), p), draw(Law.LAPLACE, p)) for _ in range(runs // 2)]
         tilts, rest = (np.concatenate([np.array(one), -np.array(one)]) for one in zip(*drawn, strict=True))
         models = solver.minima(typical * tilts, near, setting.patient) + agreed.remainder_scale(n, ε) * rest
@@ -191,3 +184,21 @@ class Objective(OneAnswer):
             f"one model, fitted to the {agreed.model.loss} loss over {units}, gradients {clipped}{scaled_told(agreed)}"
         )
         return what, f"its fitness tilted by {noise_in_words(self.law(agreed), self.scale(agreed, owner))}"
+
+
+@lru_cache(maxsize=4)
+def _tried_by_all(
+    base: AgreedTerms, setting: Setting, n_parameters: int, feature_bound: float | None, loss: Any
+) -> tuple[Perturbation, float, float]:
+    """A setting's perturbation, the mean scale of all owners' noise, and that of their average: once for all worlds.
+
+    Both the terms and the setting are frozen, so nothing has to be forgotten.
+    """
+    P, terms = setting.terms["preconditioner"], setting.terms
+    agreed = perturbation(base, n_parameters, feature_bound, loss).smoothed(
+        setting.smoothing, bound=setting.bound, metric=None if P is None else np.array(P), reach=terms["reach"],
+        anchor=terms.get("anchor"),
+    )  # fmt: skip
+    w, noise_scale = base.weights, cache(agreed.noise_scale)
+    scales = base.by_owner([noise_scale(one.records, *one.budget) for one in base.owner_tables])
+    return agreed, float(np.average(scales, weights=w)), float(np.sqrt(np.sum((w * scales) ** 2)))

@@ -46,8 +46,6 @@ from copriv.validation import count, positive
 
 REMAINDER = 0.01
 """The share of ε for what the solver leaves."""
-CURVATURE = 0.4
-"""Without an agreed anchor, the share of ε that it is chosen to spend on ε₂."""
 LARGEST_SPEND = 600.0
 """An ε₂ that an anchor is chosen for is at most this: e^ε₂ stays a number, and the anchor above 0."""
 V_SCALES = 40.0
@@ -63,7 +61,7 @@ class Perturbation(Tilt):
     """A tilted fitness, and how ε is split between its noise, its curvature and the solver's residual."""
 
     anchor: float | None = None
-    """λ; None: the least with ε₂ = CURVATURE·ε."""
+    """λ; None: the least with ε₂ = 0.4·ε."""
     many_rows: bool = False
     """Whether a unit may have several rows."""
 
@@ -101,7 +99,7 @@ class Perturbation(Tilt):
         """λ, for an owner of n units and ε."""
         if self.anchor is not None:
             return self.anchor
-        needed = self._change(records, min(CURVATURE * epsilon, LARGEST_SPEND))
+        needed = self._change(records, min(0.4 * epsilon, LARGEST_SPEND))
         return max(needed * (1 + 1e-9) - self.regularization * self._least_eigenvalue, 0.0)
 
     def curvature_cost(self, records: int, epsilon: float) -> float:

@@ -21,8 +21,6 @@ from copriv.privacy.noise import GRID, Order
 from copriv.types import Array, Loss
 from copriv.validation import positive
 
-TOLERANCE = 1e-11
-"""The solver's residual ‖∇F‖₂ without rounding inside predictions, as a share of Ξ; or a step of the grid."""
 FEW = 400
 """Passes over the records that Newton steps may take."""
 LINE = 102
@@ -131,13 +129,13 @@ class Tilt:
 
     @cached_property
     def residual(self) -> float:
-        """‖∇F‖₂ that the solver may leave, a half of it for rounding.
+        """‖∇F‖₂ that the solver may leave: 1e-11·Ξ, and as much as rounding inside predictions may be.
 
         There is room for the rounding of models a hundred times as large as 1, 1/B or the start. A Ξ so small that its share
         is lost in rounding leaves a step of the grid.
         """
         size = 100.0 * max(1.0, 1.0 / self.feature_bound, float(np.abs(self.start).max()))
-        return max(TOLERANCE * self.bound, 2.0**GRID) + 8.0 * self.rounded_predictions(size)
+        return max(1e-11 * self.bound, 2.0**GRID) + 8.0 * self.rounded_predictions(size)
 
     def rounded_predictions(self, size: float) -> float:
         """How far rounding inside predictions can move ∇F in L2, at a θ with ‖θ‖_∞ = size.

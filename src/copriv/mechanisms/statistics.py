@@ -20,7 +20,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import inf
 from typing import Any, Protocol, runtime_checkable
 
@@ -44,9 +44,9 @@ from copriv.mechanisms.one_answer import (
 )
 from copriv.model.records import InBlocks, Records
 from copriv.privacy.clipping import ROUNDING, bound_on_moments, clipped_mean_gradient, mean_moments, multiplicity
-from copriv.privacy.noise import Law, Noise, Order, PrivateAnswer, Releases
+from copriv.privacy.noise import Law, Noise, PrivateAnswer, Releases
 from copriv.privacy.shared_noise import Share, SharedNoise
-from copriv.rules.one_answer import SolveStatistics
+from copriv.rules.one_answer import SolveStatistics, Unmoved
 from copriv.rules.rule import Descent, SharedSum, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.types import Array, Loss
@@ -201,9 +201,6 @@ class OfNumbers(OneAnswer):
     def law(self, agreed: AgreedTerms) -> Law:
         return Law.LAPLACE
 
-    def order(self, agreed: AgreedTerms) -> Order:
-        return 1
-
     def multiplier(self, answers: int, epsilon: float, delta: float) -> float:
         return answers / epsilon
 
@@ -214,16 +211,8 @@ class OfNumbers(OneAnswer):
     def deviations(self, agreed: AgreedTerms) -> Array:
         """The scale of the noise in each participant's vector, in the unit of each number: one, where that is their sum."""
         if agreed.summed:
-            return np.array([np.sqrt(np.sum(self._noise_of_sum(agreed) ** 2))])
+            return np.array([np.sqrt(np.sum(_noise_of_sum(self, agreed) ** 2))])
         return agreed.by_owner([self.deviation(agreed, one) for one in agreed.owner_tables])
-
-    def _noise_of_sum(self, agreed: AgreedTerms) -> Float[Array, " draws"]:
-        """Scale of each draw in a sum, in the unit of each number: that of the shares of all, and the owners' own."""
-        alone = [self.deviation(agreed, one) for one in agreed.owner_tables]
-        own = [one.model_copy(update={"epsilon": one.floor}) for one in agreed.owner_tables]
-        floors = [0.0 if one.floor is None else self.deviation(agreed, one) for one in own]
-        together = SharedSum(agreed.weights, agreed.uncounted, agreed.by_owner(floors))
-        return together.noise(agreed.by_owner(alone))
 
     def in_sum(self, agreed: AgreedTerms, members: Sequence[int], n_parameters: int) -> SharedNoise:
         unit = self.numbers(agreed, n_parameters).unit
@@ -242,6 +231,36 @@ class OfNumbers(OneAnswer):
         exact = numbers.of(common.loss, records, start_of(agreed, common.n_parameters))
         noise = Noise(self.law(agreed), self.deviation(agreed, owner) * numbers.unit)
         return Draft((noise,), lambda drawn: exact + drawn)
+
+
+class OfShares(OfNumbers):
+    """Pure ε: shares of an owner's units in bins, over J histograms of them. No model follows, and it stays at the start."""
+
+    guarantee = Guarantee.PURE
+    gives_model = False
+
+    @abstractmethod
+    def histograms(self, agreed: AgreedTerms) -> int:
+        """J, by which each share is divided before noise."""
+
+    @abstractmethod
+    def bins(self, agreed: AgreedTerms) -> str:
+        """The bins, in words that follow "shares of 100 records"."""
+
+    def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
+        """Scale of the noise on each share."""
+        self.check_delta(agreed)
+        return self.deviation(agreed, owner) * self.histograms(agreed)
+
+    def rule(
+        self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,
+        feature_bound: float | None = None,
+    ) -> UpdateRule:  # fmt: skip
+        return Unmoved(descent, weights, self.length(agreed, n_parameters))
+
+    def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
+        what = f"shares of {owner.records} {owner.counted} {self.bins(agreed)}"
+        return f"{answers_told(agreed)}: {what}", f"{self.noise_told(agreed, owner)} on each share"
 
 
 class OfSquaredLoss(OfNumbers):
@@ -322,7 +341,7 @@ class Statistics(OfSquaredLoss):
         p, B = common.n_parameters, feature_bound_of(base, common.feature_bound)
         moments = Moments(setting.bound, B, base.model.intercept, float(setting.terms["moments_share"]), p)
         start, unit = np.array(base.agreement.start), 2.0 * moments.unit
-        each = 0.5 * self._noise_of_sum(base) if base.summed else _few_sums(base)
+        each = 0.5 * _noise_of_sum(self, base) if base.summed else _few_sums(base)
         noise = np.tensordot(draw(self.law(base), (runs, len(each), len(unit))), each, axes=(1, 0)) * unit
         together = float(np.sqrt(np.square(each).sum())) * unit[p : p + 1] if moments.share > 0 else None
         P = setting.terms["preconditioner"]
@@ -347,6 +366,7 @@ def answers_told(agreed: AgreedTerms) -> str:
     return f"{times} at the agreed start, seen in a sum only"
 
 
+@lru_cache(maxsize=4)
 def _few_sums(base: AgreedTerms) -> Float[Array, " draws"]:
     """w_i κ_i/(n_i ε_i) of every owner; of more than 16 that are alike, of 16 that make as much noise together."""
     first = np.cumsum(base.counts) - base.counts
@@ -356,3 +376,16 @@ def _few_sums(base: AgreedTerms) -> Float[Array, " draws"]:
         scale = w * table.overlap / (table.records * table.epsilon)
         each += [scale * float(np.sqrt(table.number / drawn))] * drawn
     return np.array(each)
+
+
+@lru_cache(maxsize=4)
+def _noise_of_sum(mechanism: OfNumbers, agreed: AgreedTerms) -> Float[Array, " draws"]:
+    """Scale of each draw in a sum, in the unit of each number: that of the shares of all, and the owners' own.
+
+    Kept for the worlds of a plan; terms are frozen, so nothing has to be forgotten.
+    """
+    alone = [mechanism.deviation(agreed, one) for one in agreed.owner_tables]
+    own = [one.at_floor for one in agreed.owner_tables]
+    floors = [0.0 if one is None else mechanism.deviation(agreed, one) for one in own]
+    together = SharedSum(agreed.weights, agreed.uncounted, agreed.by_owner(floors))
+    return together.noise(agreed.by_owner(alone))

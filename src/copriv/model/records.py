@@ -198,6 +198,16 @@ class Records(Shown):
             np.concatenate([f * part.weight for f, part in zip(factors, parts, strict=True)]),
         )
 
+    @classmethod
+    def merged(cls, parts: "list[Records] | tuple[Records, ...]", scale: Array) -> "Records":
+        """As `concatenate`, with rows that parts share kept once: equal weighted sums at a lower cost."""
+        shared: dict[tuple[int, int], Records] = {}
+        for part, factor in zip(parts, scale, strict=True):
+            rows = (id(part.features), id(part.target))
+            before = shared[rows].weight if rows in shared else 0.0
+            shared[rows] = cls(part.features, part.target, before + factor * part.weight)
+        return cls.concatenate(list(shared.values())) if len(shared) > 1 else next(iter(shared.values()))
+
     @property
     def units(self) -> int:
         """n: number of records, or persons, in these rows."""

@@ -64,8 +64,6 @@ from copriv.privacy.release_time import ReleaseTime
 from copriv.protocol import Answer, Query
 from copriv.types import Loss
 
-WELCOME_SECONDS = 20.0
-"""Time limit for the learner's welcome, four times the wait that its rate limit imposes on frequent connections."""
 _LONGEST_PACE, _LONGEST_REASON = 86_400.0, 500
 """Largest pace that a welcome may name (a day, in seconds), and the largest number of characters of a logged reason."""
 
@@ -245,8 +243,9 @@ class OwnerAgent:
         fingerprint = self._agreement.fingerprint
         hello = Hello(self._name, fingerprint, self._dictionary, self._parameters, nonce, certificate, self.slot)
         left = self._last_contact + self._patience.give_up - time.monotonic()
-        # At least a second, also where the time to give up is near.
-        patience = min(WELCOME_SECONDS, self._patience.give_up, max(left, 1.0))
+        # Four times the wait that the learner's rate limit imposes on frequent connections; at least a second, also where the
+        # time to give up is near.
+        patience = min(20.0, self._patience.give_up, max(left, 1.0))
         try:
             async with asyncio.timeout(patience):
                 await link.send(encode(hello))

@@ -24,11 +24,9 @@ from copriv.errors import Unreachable
 from copriv.formatting.sanitize import reason
 from copriv.network.keys import Keys
 from copriv.network.messages import MAX_FRAME
-from copriv.network.transport import Link, Serve
+from copriv.network.transport import CONNECT_SECONDS, Link, Serve
 
 SERVICE, METHOD = "copriv.Consortium", "Session"
-CONNECT_SECONDS = 10.0
-"""Time limit of a TLS connection, as long as the learner waits for a hello (`HELLO_SECONDS`)."""
 
 _OPTIONS = [
     ("grpc.max_receive_message_length", MAX_FRAME),

@@ -32,17 +32,13 @@ from copriv.network.messages import (
 from copriv.network.run import Run
 from copriv.network.run_state import Conductor, Decision, Outcome
 from copriv.network.store import StoreFailed
-from copriv.network.transport import CertifiedLink, Link, Listener, RateLimit
+from copriv.network.transport import CONNECT_SECONDS, CertifiedLink, Link, Listener, RateLimit
 from copriv.protocol import Answer
 
-HELLO_SECONDS = 10.0
-"""Time limit for the first message of a link."""
 GOODBYE_SECONDS = 2.0
 """Time limit for owners to acknowledge the end of the run."""
 RETURN_SECONDS = 5.0
 """Time limit for owners that have answered and are away at the end of the run to dial again, and to sign their count."""
-_LONGEST_SLOT = 3600.0
-"""Longest slot, in seconds, that the run waits for because its owner tells it."""
 _MESSAGE_RATE = (400.0, 200.0)
 """Unsolicited messages of an owner: the largest burst, and the number per second."""
 _CONNECTION_RATE = (20.0, 0.2)
@@ -139,7 +135,7 @@ class Learner:
             if old is not None:  # the owner dialled again before this side detected that the old link is dead
                 await old.close()
             self._links[owner] = link
-            slot = min(max(hello.slot, 0.0), _LONGEST_SLOT)
+            slot = min(max(hello.slot, 0.0), 3600.0)  # the run waits for no more because its owner tells it
             self._conductor.joined(owner, time.monotonic(), hello.certificate, slot)
             await self._flush(link)
             while self._conductor.outcome is None:
@@ -179,7 +175,7 @@ class Learner:
 
     async def _hello(self, link: Link) -> Hello | None:
         try:
-            hello = decode(await asyncio.wait_for(link.receive(), HELLO_SECONDS))
+            hello = decode(await asyncio.wait_for(link.receive(), CONNECT_SECONDS))
         except (InvalidInput, TimeoutError) as error:
             await link.send(encode(Refusal("", "connection", f"no hello: {error}"[:500])))
             return None

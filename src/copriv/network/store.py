@@ -148,7 +148,13 @@ class RunStore:
         failure = "is not the whole file of a run ({}); ask for it again"
         with _closed_if(connection, None, (sqlite3.Error, TypeError, ValueError, RecursionError), path, failure):
             _check_version(connection, path)
-            _refuse_programs(connection)
+            # Views, triggers, virtual tables and generated columns are programs that reading runs, without a limit of time
+            # or memory, and cannot be told apart reliably: the definitions must be exactly those that a learner makes.
+            definitions = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"
+            with closing(sqlite3.connect(":memory:")) as expected:
+                expected.executescript(_SCHEMA)
+                if set(connection.execute(definitions)) != set(expected.execute(definitions)):
+                    raise ValueError("it holds a table, or another definition, that no learner writes")
             runs = connection.execute("SELECT fingerprint, agreement FROM run LIMIT 2").fetchall()
             if len(runs) != 1:
                 raise ValueError("it holds rows that are no part of its run")
@@ -285,16 +291,3 @@ def _check_version(connection: sqlite3.Connection, path: str | Path) -> None:
     if version != VERSION:
         what = "no run" if version == 0 else "a run of another version of copriv"
         raise StoreFailed(f"{path}: holds {what}; begin a new one, or use the version that it began with")
-
-
-def _refuse_programs(connection: sqlite3.Connection) -> None:
-    """Raise ValueError where a file has other definitions than the exact ones that a learner makes.
-
-    Views, triggers, virtual tables and generated columns are programs that reading runs, without a limit of time or
-    memory, and cannot be told apart reliably.
-    """
-    definitions = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"
-    with closing(sqlite3.connect(":memory:")) as expected:
-        expected.executescript(_SCHEMA)
-        if set(connection.execute(definitions)) != set(expected.execute(definitions)):
-            raise ValueError("it holds a table, or another definition, that no learner writes")

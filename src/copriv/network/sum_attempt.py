@@ -76,7 +76,17 @@ class SumAttempt:
 
         An owner repeats its message after its connection broke, and then needs the message that the others got meanwhile.
         """
-        part, step = _part_of(owner, message), self.step
+        part: Part
+        match message:
+            case PublicKeys():
+                part = SignedKey(owner, bytes_of(_only(message.keys)), _only(message.signatures))
+            case SetSigned():
+                part = SignedSet(owner, _only(message.signatures))
+            case Survivors():
+                part = SignedSurvivors(owner, _only(message.signatures))
+            case _:
+                part = OpenedMask(owner, as_words(message.words), message.signature)
+        step = self.step
         self.take(part)
         again = STEP_OF[type(part)] < step and owner in self.expected
         return self.passed_on(STEP_OF[type(part)]) if again else None
@@ -175,18 +185,6 @@ class SumAttempt:
         return QueryRefused(
             f"{message.owner} is not heard in attempt {attempt.attempt} at round {attempt.round}: {why}"
         )
-
-
-def _part_of(owner: str, message: Said) -> Part:
-    """An owner's part of a step, from its message."""
-    match message:
-        case PublicKeys():
-            return SignedKey(owner, bytes_of(_only(message.keys)), _only(message.signatures))
-        case SetSigned():
-            return SignedSet(owner, _only(message.signatures))
-        case Survivors():
-            return SignedSurvivors(owner, _only(message.signatures))
-    return OpenedMask(owner, as_words(message.words), message.signature)
 
 
 def _only(texts: tuple[str, ...]) -> str:

@@ -14,6 +14,8 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from copriv.errors import Unreachable
 from copriv.network.messages import Ready, Welcome, encode
 
+CONNECT_SECONDS = 10.0
+"""Time limit of a connection, and of the first message on it."""
 CHANCE = random.SystemRandom()
 """Source of waiting times, which other parties must not be able to predict."""
 

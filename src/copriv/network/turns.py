@@ -15,8 +15,6 @@ from copriv.network.run import Run
 from copriv.validation import count, positive
 
 Talk = Literal["choose", "broadcast", "request"]
-SLOTS = 3
-"""Slots that an answer may take: a table's reading for a new run, the answer, and one more where that is late."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +26,13 @@ class Conduct:
     at_once: int | None = None
     """A2: largest number of participants that are asked at the same time; None: all."""
     deadline: float = 30.0
-    """Seconds beyond SLOTS of its slots after which an owner that was asked is late."""
+    """Seconds beyond three of its slots after which an owner that was asked is late."""
     begin: Literal["all", "any"] = "all"
     """Begin when every owner is connected, or with the first: then owners that connect early spend their answers first."""
     stragglers: Literal["wait", "drop"] = "wait"
     """S1, S2 and groups: wait for late owners, or step without them."""
     patience: float = 300.0
-    """Seconds beyond SLOTS of the longest slot without any answer after which the run stops; it can be resumed."""
+    """Seconds beyond three of the longest slot without any answer after which the run stops; it can be resumed."""
 
     def __post_init__(self) -> None:
         positive("deadline", self.deadline)
@@ -75,8 +73,11 @@ class Turns:
             turn.opened = now
 
     def slots(self, owners: Iterable[str]) -> float:
-        """Longest time of an answer of these owners, in seconds, by the slots that they stated."""
-        return SLOTS * max((self._slots.get(owner, 0.0) for owner in owners), default=0.0)
+        """Longest time of an answer of these owners, in seconds: three of the longest slot that they stated.
+
+        One for a table's reading for a new run, one for the answer, and one more where that is late.
+        """
+        return 3 * max((self._slots.get(owner, 0.0) for owner in owners), default=0.0)
 
     def left(self) -> int:
         """Number of turns that may still be opened."""

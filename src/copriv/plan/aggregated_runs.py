@@ -91,7 +91,7 @@ def _mixed(few: Problem, world: Callable[[Agreement], Problem], agreement: Agree
         n = np.array([part.weight.sum() for part in parts])
         share = np.bincount(numbered([id(held[i]) for i in mine]), w[mine])
         if len(parts) > 1:
-            parts = [Records.concatenate(parts, scale=share / share.sum() * n.mean() / n)]
+            parts = [Records.merged(parts, share / share.sum() * n.mean() / n)]
         bundles.append(parts[0])
     return replace(few, unbounded=tuple(bundles))
 
@@ -174,30 +174,19 @@ def _groups(world: Problem, mechanism: OneAnswer) -> list[_Group]:
     sums, squares = np.bincount(of, weights), np.bincount(of, weights**2)
     terms = [_of_one(agreement, int(table[i])) for i in first]
     if not bundles.alike:
-        terms = _similar(terms, agreement, of)
+        # Each group is stood for by an owner of its mean bias, and of noise of its mean square in the average. The bias of one
+        # is b/n_i, and noise is proportional to 1/(n_i ε_i). A group without weight keeps its first owner.
+        n, ε = agreement.records, agreement.epsilons / agreement.overlaps
+        inverse, noise = np.bincount(of, weights / n), np.bincount(of, (weights / (n * ε)) ** 2)
+        for k in np.flatnonzero(sums > 0).tolist():
+            records = max(round(sums[k] / inverse[k]), 1)
+            typical = {"records": records, "epsilon": float(np.sqrt(squares[k] / noise[k])) / records}
+            owner = terms[k].owner_tables[0].model_copy(update=typical)
+            terms[k] = Agreement.model_construct(**{**dict(terms[k]), "owner_tables": (owner,), "owner": (owner,)})
     return [
         _Group(one, world.owners[i], float(w), float(w2))
         for one, i, w, w2 in zip(terms, first.tolist(), sums, squares, strict=True)
     ]
-
-
-def _similar(firsts: list[Agreement], agreement: Agreement, of: Int[np.ndarray, " owners"]) -> list[Agreement]:
-    """An owner for each group of owners: of their mean bias, and of noise of their mean square in the average.
-
-    The bias of one is b/n_i, and noise is proportional to 1/(n_i ε_i). A group without weight keeps its first owner.
-    """
-    w, n, ε = agreement.weights, agreement.records, agreement.epsilons / agreement.overlaps
-    sums, squares = np.bincount(of, w), np.bincount(of, w**2)
-    inverse, noise = np.bincount(of, w / n), np.bincount(of, (w / (n * ε)) ** 2)
-    made = []
-    for one, total, square, by_n, by_noise in zip(firsts, sums, squares, inverse, noise, strict=True):
-        if total > 0:
-            records = max(round(total / by_n), 1)
-            typical = {"records": records, "epsilon": float(np.sqrt(square / by_noise)) / records}
-            owner = one.owner_tables[0].model_copy(update=typical)
-            one = Agreement.model_construct(**{**dict(one), "owner_tables": (owner,), "owner": (owner,)})
-        made.append(one)
-    return made
 
 
 @lru_cache(maxsize=128)

@@ -82,7 +82,7 @@ def variances_of(
 
 def freed(agreement: Agreement) -> Agreement:
     """The agreement without the terms that a plan may choose."""
-    document = agreement.to_dict()
+    document = agreement.with_owners()
     own = (key for mechanism in mechanisms.ALL for key in mechanism.terms)
     for key in ("answers", "start", "preconditioner", "window", "mechanism", *own):
         document["agreement"].pop(key, None)

@@ -24,6 +24,7 @@ from jaxtyping import Float
 from copriv.agreement import Agreement
 from copriv.populations.public_sample import PublicSample
 from copriv.privacy.clipping import row_norms
+from copriv.problem.verdict import YES
 from copriv.rules import Way, named
 from copriv.types import Array, LinearLoss, is_linear
 
@@ -34,8 +35,6 @@ LENGTHS = (1.25, 1.75, 2.5, 3.5, 5.0, 7.0)
 """Lengths of outliers over that of the longest public row; in real tables the longest of all is 1 to 10 times that of 1,000."""
 PROBABILITY = 0.2
 """Probability that owners hold such records, of one of LENGTHS. Set with LENGTHS, by the loans of `benchmarks.utility`."""
-SHOWN = 0.8
-"""Probability from which outliers count as shown, as of a verdict's "yes"."""
 PREMIUM = 0.1
 """Most that insurance may add to E ψ where there are no outliers, as a share of it or of that of the best owner's own model."""
 
@@ -79,8 +78,8 @@ class Outliers:
 
     @property
     def shown(self) -> bool:
-        """Whether a pilot's counts of lengths make it likely that there are such records."""
-        return float(self.likely.sum()) > max(SHOWN, PROBABILITY)
+        """Whether a pilot's counts of lengths make it as likely that there are such records as a verdict of "yes" is."""
+        return float(self.likely.sum()) > max(YES, PROBABILITY)
 
     def cost(self, setting: Setting) -> float:
         """E ψ that outliers add."""

@@ -53,7 +53,9 @@ class NoiseCurve(Shown):
     def at(self, noise: float | Array) -> Any:
         """E ψ at ν (a number or an array of them)."""
         ν = np.asarray(noise, dtype=np.float64)
-        return (self.fixed + self.slope * ν[..., None]).min(axis=-1)
+        lines = np.multiply.outer(self.slope, ν)  # a row for each setting: minima of long rows are fast
+        lines += self.fixed.reshape(-1, *np.ones(ν.ndim, dtype=int))
+        return lines.min(axis=0)
 
     def through(self, noise: float, value: float, start: float) -> "NoiseCurve":
         """The curve adjusted to be `value` at ν, and `start`, ψ of the model that runs begin with, for infinite noise.

@@ -178,8 +178,6 @@ LOOKED_AT = (4, 8, 16, 48)
 """Numbers of answers whose best setting is always a finalist where the fitness is not quadratic."""
 WIDER, SHORTER = (1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 16.0), (1.0, 0.7, 0.5, 0.35, 0.25)
 """Factors of Ξ and of the step that insurance against outliers is sought among."""
-TRIED = 4
-"""Most of them that are run."""
 FINALIST_WORLDS = 6
 """Worlds in which a finalist is run. With 3, the same plans cost 0.66 to 1.5 times as much."""
 
@@ -263,7 +261,7 @@ def insured(public: Problem, found: Plan, measured: Mapping[Any, Choice], runs: 
             if (price := one.cost / unit) <= min(1.5 * limit, least):  # prices are approximate
                 cost = rare.cost(replace(setting, step=shorter * setting.step, bound=wider * setting.bound))
                 kin.append((price + cost, cost, one))
-    for _, cost, one in sorted(kin, key=lambda each: each[0])[:TRIED]:
+    for _, cost, one in sorted(kin, key=lambda each: each[0])[:4]:  # no more of them are run
         choice = run_candidate(public, one, runs, seed)
         if choice.relative_fitness <= limit and choice.relative_fitness + cost < least:
             least, chosen = choice.relative_fitness + cost, choice

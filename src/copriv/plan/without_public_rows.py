@@ -61,8 +61,6 @@ CAUTIONS = (0.3, 0.6, 1.0)
 """Factors on the noise scale when a pilot's answer is read: a smaller one leads to wider units and less clipping."""
 LOOSE = TIGHTER[::2]
 """Candidates for bounds on rows when the terms after a pilot are predicted."""
-STAYS = 1e-3
-"""Step of a run that stays at its start."""
 FINALIST_WORLDS = 12
 """Worlds in which offers are run."""
 
@@ -283,7 +281,7 @@ def plan_declared(sample: PublicSample, runs: int = 40, seed: int = 0) -> Plan:
         start = list(made[0].agreement.start or ())
         if terms.model.intercept and isinstance(sample.tables.schema.target, Number):
             start[-1] = sample.tables.mean
-        made.append(made[0].replace(agreement={"start": start, "step": STAYS}))
+        made.append(made[0].replace(agreement={"start": start, "step": 1e-3}))
     tried = {agreement.fingerprint: agreement for agreement in made}
     if sample.awaits_pilot:  # of each mechanism, which alone is fixed before it, the terms of the least expected cost
         tried = {agreement.agreement.mechanism: agreement for agreement in reversed(made)}

@@ -22,9 +22,6 @@ from copriv.privacy.simulated_noise import draws
 from copriv.problem import Problem
 from copriv.types import Array
 
-ROWS = 2000
-"""Least number of rows of a table."""
-
 
 @dataclass(frozen=True, eq=False)
 class DeclaredSample(PublicSample):
@@ -79,7 +76,7 @@ class DeclaredSample(PublicSample):
 
     def _draw(self, seed: tuple[int, ...]) -> World | None:
         n, p = int(self.problem.terms.records.sum()), self.problem.n_parameters
-        rows = min(max(ROWS, 10 * p), n)
+        rows = min(max(2000, 10 * p), n)
         table = self.tables.draw(np.random.default_rng(seed), rows)
         pool = in_every_place(self.problem, replace(table, weight=np.full(rows, n / rows)))
         with suppress(NotCertified):

@@ -19,8 +19,6 @@ SHARE = np.array([0.003246343272134, 0.051517477033972, 0.195077912673858, 0.315
 STEEP = np.array([1.365340806296348, 1.059523971016916, 0.830791313765644, 0.650732166639391,
                   0.508135425366489, 0.396313345166341, 0.308904252267995, 0.238212616409306])  # fmt: skip
 """1/(1 + exp(−u)) = Σ share·Φ(steep·u), within 3e-9 (Monahan and Stefanski 1992)."""
-CONSTANT = 0.04
-"""Prior precision of the intercept of the log odds."""
 
 
 class Linear:
@@ -136,7 +134,8 @@ class Classes(Linear):
     def __init__(self, rows: Records) -> None:
         super().__init__(rows)
         sites, p = Sites(np.column_stack([self.z, np.ones(len(self.z))]) * self.y[:, None]), self.z.shape[1]
-        found = [sites.matched(np.append(np.full(p, p / width), CONSTANT)) for width in self.WIDTHS]
+        # The log odds' intercept has a prior of precision 0.04.
+        found = [sites.matched(np.append(np.full(p, p / width), 0.04)) for width in self.WIDTHS]
         self.weight = np.exp([evidence - max(e for _, _, e in found) for _, _, evidence in found])
         self.weight /= self.weight.sum()
         self.means = np.array([mean for mean, _, _ in found])

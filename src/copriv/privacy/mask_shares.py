@@ -29,9 +29,6 @@ from copriv.privacy import masks
 from copriv.privacy.masks import Attempt, EphemeralKey, set_digest
 from copriv.privacy.shared_noise import PRIME, Words, sum_modulo
 
-_SPARE = 16
-"""Extra words of a stream: words of P or more, each with a probability of 2⁻⁵⁸, are left out."""
-
 
 class MaskShares:
     """One owner's mask in one set of keys. It masks one vector, and opens the sum of its streams with one set of owners, once.
@@ -74,7 +71,8 @@ class MaskShares:
     def _stream(self, owner: str, member: str, length: int) -> UInt64[Words, " length"]:
         """The stream s_ij of an owner i and a member j, one of which is this owner; uniform modulo P."""
         other = member if owner == self._owner else owner
-        words = masks._stream(self._secrets[other], self._digest, owner, member, length + _SPARE)
+        # 16 words more, for those of P or more are left out, each with a probability of 2⁻⁵⁸.
+        words = masks._stream(self._secrets[other], self._digest, owner, member, length + 16)
         return np.asarray(words[words < PRIME][:length])
 
 

@@ -41,6 +41,11 @@ class Law(Enum):
         return self.value
 
     @property
+    def order(self) -> Order:
+        """1 or 2: the norm of the sensitivity that its scale is a multiple of."""
+        return 1 if self is Law.LAPLACE else 2
+
+    @property
     def excess(self) -> float:
         """Excess kurtosis."""
         return 3.0 if self is Law.LAPLACE else 0.0

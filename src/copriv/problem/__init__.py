@@ -27,9 +27,6 @@ from copriv.model.fitness import FeasibleSet, Fitness, Optimum, Regularizer, gra
 from copriv.model.records import Records
 from copriv.types import Array, Loss
 
-MADE_UP = 2000
-"""Rows of the typical table where no rows are public."""
-
 
 @dataclass(frozen=True, eq=False)
 class Problem(Shown):
@@ -151,7 +148,7 @@ class Problem(Shown):
         schema = schema_of(agreement, None)
         if schema is None:
             raise AgreementError("data.public_rows: 0 leaves nothing but declared columns; declare them")
-        table = DeclaredTables(schema).draw(np.random.default_rng(0), MADE_UP, typical=True)
+        table = DeclaredTables(schema).draw(np.random.default_rng(0), 2000, typical=True)
         return cls(
             agreement,
             (table,) * agreement.n_owners,
@@ -250,11 +247,16 @@ class Problem(Shown):
 
     @cached_property
     def owners(self) -> tuple[Records, ...]:
-        """Each owner's records as agreed; owners that share one object still do."""
+        """Each owner's records as agreed; owners that share one object, or its rows, still do."""
         if self.stand_in and self.pooled is None:
             return (self.as_agreed(self.unbounded[0]),) * len(self.unbounded)
         distinct = dict(zip(map(id, self.unbounded), self.unbounded, strict=True))
-        made = {name: self.as_agreed(records) for name, records in distinct.items()}
+        made, rows = dict[int, Records](), dict[int, Array]()
+        for name, records in distinct.items():
+            features = rows.get(id(records.features))
+            made[name] = self.as_agreed(records) if features is None else replace(records, features=features)
+            if self.terms.model.intercept:
+                rows[id(records.features)] = made[name].features
         return tuple(map(made.__getitem__, map(id, self.unbounded)))
 
     @cached_property

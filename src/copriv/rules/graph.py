@@ -22,7 +22,7 @@ and Shi (2017), "Achieving geometric convergence".
 import hashlib
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -39,7 +39,8 @@ from copriv.types import Array
 MOST = 500
 """Most owners on a graph, each of which has a model in every run of a simulation."""
 MOST_NOISE = 1.05
-"""Noise of an answer on a graph whose mixing is planned, over that with a central learner: what a forecast calls enough."""
+"""Noise of an answer on a graph whose mixing is planned, or E ψ on it, over that with a central learner, which is near enough:
+about the accuracy of a forecast."""
 Nodes = np.ndarray[Any, np.dtype[np.bool_]]
 Models = Float[Array, "runs owners p"]
 
@@ -91,7 +92,17 @@ class Graph:
             twice = next(name for name in relays if nodes.count(name) > 1)
             raise AgreementError(f"agreement.relays: {twice!r} stands twice; give a relay a name that nobody else has")
         if not isinstance(terms.graph, str):
-            links = list(_by_names(terms.graph or (), place))
+            links = []
+            for one, other in terms.graph or ():
+                if one == other:
+                    raise AgreementError(f"agreement.graph: an edge from {one!r} to itself; leave it out")
+                for name in (one, other):
+                    if name not in place:
+                        raise AgreementError(
+                            f"agreement.graph: {name!r} is no owner; correct the name, or list it in relays where it has no "
+                            "records"
+                        )
+                links.append((place[one], place[other]))
         elif relays and (terms.graph != "star" or len(relays) > 1):
             raise AgreementError(
                 "agreement.relays: of the graphs with a name only a star has a relay, its hub; give the edges as pairs of names"
@@ -125,18 +136,6 @@ class Graph:
         """1 − |λ₂(W)|, the least share of the owners' disagreement that the exchanges of a round remove."""
         sizes = np.sort(np.abs(np.linalg.eigvalsh(self.weights)))
         return float(1.0 - sizes[-2]) if len(sizes) > 1 else 1.0
-
-
-def _by_names(edges: tuple[tuple[str, str], ...], place: Mapping[str, int]) -> Iterator[tuple[int, int]]:
-    for one, other in edges:
-        if one == other:
-            raise AgreementError(f"agreement.graph: an edge from {one!r} to itself; leave it out")
-        for name in (one, other):
-            if name not in place:
-                raise AgreementError(
-                    f"agreement.graph: {name!r} is no owner; correct the name, or list it in relays where it has no records"
-                )
-        yield place[one], place[other]
 
 
 def _named(name: str, nodes: int, seed: int) -> Iterator[tuple[int, int]]:

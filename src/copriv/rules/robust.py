@@ -125,9 +125,7 @@ most 1.2 times (`tests/rules/test_robust.py`)."""
 Weights = Float[Array, "runs owners"]
 
 
-def filtered_mean(
-    vectors: Vectors, liars: int, variance: Float[Array, " owners"], excess: float = 0.0, chance: float = CHANCE
-) -> Means:
+def filtered_mean(vectors: Vectors, liars: int, variance: Float[Array, " owners"], excess: float = 0.0) -> Means:
     """Mean without the at most f owners that are farther from the others than the law of the noise explains.
 
     variance, excess: of each number of an owner's noise, its variance and its excess kurtosis.
@@ -139,7 +137,7 @@ def filtered_mean(
     centre = np.median(vectors, axis=1, keepdims=True)
     apart = vectors - centre
     p = vectors.shape[2]
-    near = _distances(apart) < (variance[:, None] + variance) * _square(p, excess / 2, chance / comb(len(variance), 2))
+    near = _distances(apart) < (variance[:, None] + variance) * _square(p, excess / 2, CHANCE / comb(len(variance), 2))
     copies = np.maximum(near.sum(axis=2), 1)
     weight = np.minimum(1.0, np.median(variance) / variance) / copies
     mean = centre[:, 0] + (weight[:, None] @ apart)[:, 0] / weight.sum(axis=1, keepdims=True)
@@ -150,8 +148,8 @@ def filtered_mean(
     left = np.arange(len(vectors))
     while len(left):
         w, v = weight[left], noise[left]
-        whole, some = _farthest(apart[left], w, v, liars, excess, chance)
-        one, others = _farthest(along[left], w, v, liars, excess, chance)
+        whole, some = _farthest(apart[left], w, v, liars, excess, CHANCE)
+        one, others = _farthest(along[left], w, v, liars, excess, CHANCE)
         distance = np.maximum(one, whole)
         out = np.where((one > whole)[:, None], others, some)
         weight[left] = np.where(out, w * np.clip((1.0 - distance) / (1.0 - DOUBT), 0.0, 1.0)[:, None], w)

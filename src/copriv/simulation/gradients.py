@@ -25,7 +25,7 @@ What bounds the speed: the two matrix products (2·n·p·runs multiplications ea
 reading the records from memory once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -48,7 +48,7 @@ RANGE = 1 << 14
 ROUNDED = 1.0 + 1e-12
 """Features that are scaled to a bound exactly miss it by a rounding: that is not clipping."""
 FEW = 32
-"""Most models of a participant for which every record is looked at: finding the suspects takes as long (p = 10)."""
+"""Most models of a table of rows for which every record is looked at: finding the suspects takes as long (p = 10)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +61,8 @@ class Pass:
     cells: int = CELLS
     order: Literal[1, 2] = 1
     """Order of the norm in which gradients are clipped."""
+    weights: Float[Array, "kinds records"] | None = None
+    """Weights of the rows for each kind of θ, in place of the records' own."""
 
     @cached_property
     def norms(self) -> Float[Array, " records"]:
@@ -68,31 +70,36 @@ class Pass:
         return self.records.lengths if self.order == 1 else row_norms(self.records.features, self.order)
 
     def gradients(
-        self, theta: Float[Array, "runs p"], bound: float, excess_only: bool = False
-    ) -> tuple[Float[Array, "runs p"], float]:
+        self, theta: Float[Array, "runs p"], bound: float, excess_only: bool = False,
+        kind: Int[np.ndarray, " runs"] | None = None,
+    ) -> tuple[Float[Array, "runs p"], float]:  # fmt: skip
         """Σ w clip(∇ℓ, bound) at each θ, and the weight of the records clipped, summed over θ.
 
-        With `excess_only`, Σ w (clip(∇ℓ, bound) − ∇ℓ): the change that clipping makes.
+        With `excess_only`, Σ w (clip(∇ℓ, bound) − ∇ℓ): the change that clipping makes. kind: of each θ, by `weights`.
         """
         if is_linear(self.loss):
-            total = self._sum(lambda rows: self._linear(self.loss, rows, theta, bound, excess_only), len(theta))
+            total = self._sum(lambda rows: self._linear(self.loss, rows, theta, bound, excess_only, kind), len(theta))
         else:
-            total = self._sum(lambda rows: self._general(rows, theta, bound), len(theta))
+            total = self._sum(lambda rows: self._general(rows, theta, bound, kind), len(theta))
         return total[:, :-1], float(total[:, -1].sum())
 
-    def _linear(self, loss: Any, rows: slice, theta: Array, bound: float, excess_only: bool) -> Array:
-        x, y, w = self.records.features[rows], self.records.target[rows], self.records.weight[rows]
+    def _weight(self, rows: slice, kind: Any) -> Array:
+        """Weights of rows, the same for each θ or, where it is of a kind, its own."""
+        return self.records.weight[rows] if self.weights is None else self.weights[kind, rows]
+
+    def _linear(self, loss: Any, rows: slice, theta: Array, bound: float, excess_only: bool, kind: Any) -> Array:
+        x, y, w = self.records.features[rows], self.records.target[rows], self._weight(rows, kind)
         out = np.empty((len(theta), theta.shape[1] + 1))
         slope = loss.slope(theta @ x.T, y)  # rows of x along the last axis, so that numpy's inner loops are long
         counted: float | Array = 0.0
         if self._largest > bound * ROUNDED or excess_only:
             limit = self._limit(bound * ROUNDED)[rows]
             clipped = np.clip(slope, -limit, limit)
-            counted = (clipped != slope).astype(np.float64) @ w
+            counted = np.einsum("...n,...n->...", (clipped != slope).astype(np.float64), w)
             if excess_only:
                 clipped -= slope
             slope = clipped
-        if not self.records.plain:
+        if self.weights is not None or not self.records.plain:
             slope *= w
         # Not matmul(..., out=): into a strided array it does without BLAS.
         out[:, :-1] = slope @ x
@@ -119,10 +126,10 @@ class Pass:
         steepest = self.loss.slope_bound(np.inf, float(np.abs(self.records.target).max(initial=0.0)))
         return steepest * float(self.norms.max(initial=0.0))
 
-    def _general(self, rows: slice, theta: Array, bound: float) -> Array:
-        x, y, w = self.records.features[rows], self.records.target[rows], self.records.weight[rows]
+    def _general(self, rows: slice, theta: Array, bound: float, kind: Any) -> Array:
+        x, y, weight = self.records.features[rows], self.records.target[rows], self._weight(rows, kind)
         out = np.empty((len(theta), theta.shape[1] + 1))
-        for run, t in enumerate(theta):
+        for run, (t, w) in enumerate(zip(theta, np.broadcast_to(weight, (len(theta), len(y))), strict=True)):
             gradients = self.loss.gradients(t, x, y)
             norms = row_norms(gradients, self.order)
             with np.errstate(over="ignore"):
@@ -134,6 +141,8 @@ class Pass:
     def _sum(self, part: Callable[[slice], Array], runs: int) -> Array:
         n = len(self.records)
         block = max(64, self.cells // max(runs, 1))
+        if n <= min(block, RANGE):
+            return part(slice(n))
 
         def over(start: int) -> Array:
             stop = min(start + RANGE, n)
@@ -155,7 +164,8 @@ class Pass:
 class BatchedGradients:
     """The mean gradients that participants compute before noise; `tests/contracts` holds what every one must keep.
 
-    Participants that hold one and the same Records object (a forecast's public sample) are answered together.
+    Participants that hold one and the same Records object (a forecast's public sample) are answered together, and so are those
+    that hold the same rows with weights of their own (a world's kinds of owners).
     """
 
     def __init__(self, participants: tuple[Records, ...]) -> None:
@@ -163,6 +173,11 @@ class BatchedGradients:
         place = {name: i for i, name in enumerate(distinct)}
         self._index = np.array([place[id(records)] for records in participants])
         self.records = tuple(distinct.values())
+        tables = _by_rows(self.records)
+        self._table, self._kind = np.empty((2, len(self.records)), dtype=np.intp)
+        for t, members in enumerate(tables):
+            self._table[members], self._kind[members] = t, np.arange(len(members))
+        self._shared = [[self.records[i] for i in members] for members in tables]
         self.units = np.array([records.total for records in self.records])
         self.clipped, self.asked = 0.0, 0.0
         """Units clipped and asked so far, summed over queries and runs."""
@@ -187,9 +202,22 @@ def batched_gradients(
     """
     if isinstance(loss, Squared) and np.isinf(bound):
         return GramGradients(participants)
-    if not isinstance(loss, Squared) or models <= FEW:
+    if not isinstance(loss, Squared) or models * len(participants) <= FEW * len(_by_rows(participants)):
         return RecordGradients(loss, participants, bound, workers, order)
     return ClippedSquared(loss, participants, bound, workers, order)
+
+
+def _by_rows(records: Sequence[Records]) -> list[list[int]]:
+    """Indices of the records of each table of rows, by the arrays themselves."""
+    tables: dict[tuple[int, int], list[int]] = {}
+    for i, one in enumerate(records):
+        tables.setdefault((id(one.features), id(one.target)), []).append(i)
+    return list(tables.values())
+
+
+def _weights(shared: Sequence[Records]) -> Float[Array, "kinds records"] | None:
+    """Weights of the rows that records share; None for a single one, whose own they are."""
+    return np.stack([one.weight for one in shared]) if len(shared) > 1 else None
 
 
 class GramGradients(BatchedGradients):
@@ -231,35 +259,37 @@ class ClippedSquared(GramGradients):
         self, loss: Loss, participants: tuple[Records, ...], bound: float, workers: int = 1, order: Literal[1, 2] = 1
     ) -> None:
         super().__init__(participants)
+        H = [self.H[self._table == t].mean(axis=0) for t in range(len(self._shared))]
         self._guarded = [
-            _Guarded(loss, records, H, bound, workers, order) for records, H in zip(self.records, self.H, strict=True)
+            _Guarded(loss, shared, M, bound, workers, order) for shared, M in zip(self._shared, H, strict=True)
         ]
         self._whiteners = np.stack([one.whitener for one in self._guarded])
-        self._centres, self._radii = np.zeros_like(self.c), np.full(len(self.c), -1.0)
-        self._suspected = np.zeros(len(self.c), dtype=bool)
+        self._centres, self._radii = np.zeros((len(H), len(H[0]))), np.full(len(H), -1.0)
+        self._suspected = np.zeros(len(H), dtype=bool)
 
     def _means(self, who: Int[Participant, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
-        gradient = super()._means(who, theta)
-        away = _products(theta - self._centres[who], self._whiteners, who)
-        left = ~(np.sqrt(np.square(away).sum(axis=1)) <= self._radii[who])
-        for i in np.unique(who[left]):
+        gradient, table = super()._means(who, theta), self._table[who]
+        away = _products(theta - self._centres[table], self._whiteners, table)
+        left = ~(np.sqrt(np.square(away).sum(axis=1)) <= self._radii[table])
+        for i in np.unique(table[left]):
             one = self._guarded[i]
-            one.find(theta[who == i])
+            one.find(theta[table == i])
             self._centres[i], self._radii[i], self._suspected[i] = one.centre, one.radius, one.suspects is not None
-        for i in np.unique(who[self._suspected[who]]):
-            mine = np.flatnonzero(who == i)
-            excess, clipped = self._guarded[i].excess(theta[mine])
-            gradient[mine] += excess / self.units[i]
+        for i in np.unique(table[self._suspected[table]]):
+            mine = np.flatnonzero(table == i)
+            excess, clipped = self._guarded[i].excess(theta[mine], self._kind[who[mine]])
+            gradient[mine] += excess / self.units[who[mine], None]
             self.clipped += clipped
         return gradient
 
 
 class _Guarded:
-    """One participant's records, and the suspects among them while θ is within `radius` of `centre`."""
+    """Rows that records share, and the suspects among them while θ is within `radius` of `centre`."""
 
     def __init__(
-        self, loss: Loss, records: Records, H: Array, bound: float, workers: int, order: Literal[1, 2]
+        self, loss: Loss, shared: Sequence[Records], H: Array, bound: float, workers: int, order: Literal[1, 2]
     ) -> None:
+        records, self._weights = shared[0], _weights(shared)
         self._loss, self._records, self._bound, self._workers, self._order = loss, records, bound, workers, order
         scale = float(np.trace(H)) / len(H)
         self.whitener = np.asarray(np.linalg.cholesky(H + (1e-9 * scale or 1.0) * np.eye(len(H))), dtype=np.float64)
@@ -275,10 +305,15 @@ class _Guarded:
         """Centre and radius of the region; the radius is below 0 before there is one."""
         self.suspects: Pass | None = None
 
-    def excess(self, theta: Float[Array, "runs p"]) -> tuple[Float[Array, "runs p"], float]:
-        """Change that clipping makes to Σ w ∇ℓ at each θ, and the number of units clipped, where there are suspects."""
+    def excess(
+        self, theta: Float[Array, "runs p"], kind: Int[np.ndarray, " runs"]
+    ) -> tuple[Float[Array, "runs p"], float]:
+        """Change that clipping makes to Σ w ∇ℓ at each θ, and the number of units clipped, where there are suspects.
+
+        kind: the records of each θ.
+        """
         assert self.suspects is not None
-        return self.suspects.gradients(theta, self._bound, excess_only=True)
+        return self.suspects.gradients(theta, self._bound, True, kind)
 
     def _distance(self, theta: Array, centre: Array) -> float:
         return float(np.sqrt(np.square((theta - centre) @ self.whitener).sum(axis=1)).max())
@@ -297,7 +332,8 @@ class _Guarded:
         self.suspects = None
         if far.any():
             chosen = Records(r.features[far], r.target[far], r.weight[far])
-            self.suspects = Pass(self._loss, chosen, self._workers, order=self._order)
+            weights = None if self._weights is None else self._weights[:, far]
+            self.suspects = Pass(self._loss, chosen, self._workers, order=self._order, weights=weights)
 
 
 class RecordGradients(BatchedGradients):
@@ -307,13 +343,16 @@ class RecordGradients(BatchedGradients):
         self, loss: Loss, participants: tuple[Records, ...], bound: float, workers: int = 1, order: Literal[1, 2] = 1
     ) -> None:
         super().__init__(participants)
-        self._passes, self._bound = [Pass(loss, records, workers, order=order) for records in self.records], bound
+        self._bound = bound
+        self._passes = [
+            Pass(loss, shared[0], workers, order=order, weights=_weights(shared)) for shared in self._shared
+        ]
 
     def _means(self, who: Int[Participant, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
-        gradient = np.empty_like(theta)
-        for i in np.unique(who):
-            mine = np.flatnonzero(who == i)
-            total, clipped = self._passes[i].gradients(theta[mine], self._bound)
-            gradient[mine] = total / self.units[i]
+        gradient, table = np.empty_like(theta), self._table[who]
+        for i in np.unique(table):
+            mine = np.flatnonzero(table == i)
+            total, clipped = self._passes[i].gradients(theta[mine], self._bound, kind=self._kind[who[mine]])
+            gradient[mine] = total / self.units[who[mine], None]
             self.clipped += clipped
         return gradient

@@ -18,12 +18,9 @@ from jaxtyping import Float, Int
 
 from copriv.model.records import Records
 from copriv.problem import Problem
-from copriv.problem.personalization import DRAWS, Home, personalize, units_of
+from copriv.problem.personalization import DRAWS, FOLDS, Home, personalize, units_of
 from copriv.problem.verdict import Asked, OwnerVerdict, verdict_of
 from copriv.types import Array
-
-PARTS = 5
-"""Folds of the cross-validation."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +53,15 @@ def on_own_records(
     models: last θ of each run. public_model: that of the public rows, where there are any.
     """
     raw, records, rng = problem.unbounded[i], problem.owners[i], np.random.default_rng([seed, i, 17])
-    if min(len(raw), raw.units) < PARTS:
+    if min(len(raw), raw.units) < FOLDS:
         return None
     loss, agreement, seen = problem.loss, problem.agreement, problem.unbounded_public
     public = None if seen is None else (seen.features, seen.target)
     home = Home(loss, problem.regularizer.strength, models[0], np.eye(len(models[0])))
     unit, units = units_of(raw)
-    part = (rng.permutation(units) % PARTS)[unit]
+    part = (rng.permutation(units) % FOLDS)[unit]
     alone, at_home, from_public = np.zeros((3, len(raw)))
-    for k in range(PARTS):
+    for k in range(FOLDS):
         out, rest = part == k, raw.taken(part != k)
         x, y, common = records.features[out], records.target[out], models[k % len(models)]
         alone[out] = loss.values(home.fitted(problem.as_agreed(rest), 0.0, models[0]), x, y)

@@ -127,7 +127,14 @@ def play(
     turns = {True: _one_answer_each, False: _many_answers}[agreement.one_answer]
     participant, events, durations, answer, share_clipped = turns(worlds, participants, scales, options, streams)
     first, queries = int(agreement.synchronous and not agreement.one_answer), len(participant)
-    recorded = _recorded(options.record_at, first, first + queries)
+    last = first + queries
+    if options.record_at is not None:
+        recorded = np.array(sorted({int(k) for k in options.record_at if first <= k <= last} | {last}))
+    elif queries < 60:
+        recorded = np.arange(first, last + 1)
+    else:  # about 60, evenly spaced on a log axis
+        inner = np.round(np.geomspace(max(first, 1), last, 60)).astype(int)
+        recorded = np.unique(np.concatenate([[first], inner, [last]]))
     wanted, kept = set(recorded.tolist()), []
     model = rule.models if isinstance(rule, OnGraph) else rule.model
     state = rule.start(np.tile(problem.start, (options.runs, 1)) if options.starts is None else options.starts)
@@ -179,7 +186,7 @@ def _many_answers(
     gradients = batched_gradients(
         problem.loss, sum(held, ()), bound, options.threads, mechanism.order(agreement), models
     )
-    size = (members, problem.n_parameters)
+    who, size = np.stack([e.owner[:queries] for e in events], axis=1), (members, problem.n_parameters)
     drawn = SimulatedNoise(mechanism.law(agreement), [s[1] for s in streams], size, queries, shapes)
     draw: NoiseSource = options.noise or drawn
 
@@ -199,15 +206,40 @@ def _many_answers(
                 asked(owners, theta.reshape(len(owners), -1)).reshape(theta.shape) + noise.reshape(theta.shape)
             )
     else:
+        ahead = _Ahead(asked, who, agreement.agreement.window)
 
         def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
             scale, drawn = noise[who], draw(k)
             added = scale * drawn[:, 0] if members == 1 else (scale[:, None, :] @ drawn)[:, 0]
-            return np.asarray(asked(who, theta) + added)
+            return np.asarray(ahead(k, theta) + added)
 
-    who = np.stack([e.owner[:queries] for e in events], axis=1)
     durations = np.array([e.time[queries - 1] if queries else 0.0 for e in events])
     return who, events[0], durations, answer, lambda: gradients.clipped / max(gradients.asked, 1.0)
+
+
+class _Ahead:
+    """Answers without noise, found together for queries at the same θ: those of a window, during which θ does not move.
+
+    They are kept until θ is another.
+    """
+
+    CELLS = 1 << 20
+    """Most numbers that are found at once: 8 MiB."""
+
+    def __init__(self, asked: Callable[[Any, Any], Array], who: Int[np.ndarray, "queries runs"], window: int) -> None:
+        self._asked, self._who, self._window = asked, who, window
+        self._first, self._theta, self._answers = 0, np.empty((0, 0)), np.empty((0, 0, 0))
+
+    def __call__(self, k: int, theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+        """Answers of all runs to query k."""
+        at = k - self._first
+        if not (at < self._answers.shape[1] and np.array_equal(theta, self._theta)):
+            number = min(self._window - k % self._window, max(self.CELLS // theta.size, 1))
+            who = self._who[k : k + number]
+            answers = self._asked(who.T.ravel(), np.repeat(theta, len(who), axis=0))
+            self._first, self._theta, at = k, theta.copy(), 0
+            self._answers = answers.reshape(len(theta), len(who), -1)
+        return self._answers[:, at]
 
 
 def _records(problem: Problem, participants: Participants) -> tuple[Records, ...]:
@@ -220,7 +252,7 @@ def _records(problem: Problem, participants: Participants) -> tuple[Records, ...
         if len(parts) > 1:
             n = np.array([part.total for part in parts])
             share = Aggregation(problem.agreement.weights[list(group)]).shares
-            parts = [Records.concatenate(parts, scale=share / n * n.sum())]
+            parts = [Records.merged(parts, share / n * n.sum())]
         together.append(parts[0])
     return tuple(together)
 
@@ -308,13 +340,3 @@ def one_sum(problem: Problem, streams: Sequence[np.random.SeedSequence]) -> Floa
     drawn = [scales @ draws(np.random.default_rng(one), noise.law, size, together.shapes) for one in streams]
     exact = np.concatenate([draft.answer(np.zeros((1, len(unit)))) for draft in drafts])
     return np.asarray(together.vector(exact) + unit * np.array(drawn))
-
-
-def _recorded(record_at: Sequence[int] | None, first: int, last: int) -> Int[np.ndarray, " recorded"]:
-    """Iterations to record: those asked for and the last; else about 60, evenly spaced on a log axis."""
-    if record_at is not None:
-        return np.array(sorted({int(k) for k in record_at if first <= k <= last} | {last}))
-    if last - first < 60:
-        return np.arange(first, last + 1)
-    inner = np.round(np.geomspace(max(first, 1), last, 60)).astype(int)
-    return np.unique(np.concatenate([[first], inner, [last]]))

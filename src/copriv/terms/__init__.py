@@ -137,6 +137,18 @@ class OwnerTerms(TermsTable):
         """ε/κ and δ/κ: the owner's budget for one record, which κ owners may hold."""
         return self.epsilon / self.overlap, self.delta / self.overlap
 
+    def with_terms(self, changes: dict[str, Any]) -> "OwnerTerms | dict[str, Any]":
+        """The same table where these changes are its terms already; else the document of it with the changes, unchecked."""
+        now = {key: vars(self).get(key, changes) for key in changes}
+        if all(type(now[key]) is type(value) and now[key] == value for key, value in changes.items()):
+            return self
+        return {**self.model_dump(mode="python", exclude_none=True), **changes}
+
+    @property
+    def at_floor(self) -> "OwnerTerms | None":
+        """The same terms with ε_max in place of ε; None without a floor."""
+        return None if self.floor is None else self.model_copy(update={"epsilon": self.floor})
+
     @property
     def number(self) -> int:
         """Number of owners with these terms."""

@@ -113,7 +113,7 @@ def _problem(
     first = errors[0]
     if not place:
         return str(first["msg"]).removeprefix("Value error, ")
-    table, key = _key(place)
+    table, key, *_ = (*(str(part) for part in place if not isinstance(part, int)), "")  # key "": a whole table
     lacks_values = first["type"] == "missing" and len(place) > 2 and isinstance(place[-1], int)
     path = ".".join(printable(str(part), 60) for part in (place[:-1] if lacks_values else place))
     if owner := _owner(place, document):
@@ -199,12 +199,6 @@ def _owner(place: tuple[str | int, ...], document: Any) -> str:
     if place[0] != "owner" or not isinstance(name, str):
         return ""
     return name and f'"{printable(name, 60)}"'
-
-
-def _key(place: tuple[str | int, ...]) -> tuple[str, str]:
-    """Return the table and key of a path, without indices; the key is "" for a whole table."""
-    table, key, *_ = (*(str(part) for part in place if not isinstance(part, int)), "")
-    return table, key
 
 
 def _remedy(table: str, key: str) -> str:

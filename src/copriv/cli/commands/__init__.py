@@ -6,8 +6,6 @@ monitor are told of a party's process.
 """
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -88,25 +86,18 @@ def commands_below(group: str = "") -> type[TyperGroup]:
                 return None
             if ctx is None or ctx.resilient_parsing:  # a shell asks what could be typed next
                 return loaded(cmd_name)
-            with _announced(here[cmd_name]):
+            # The command is named on a terminal while it is imported, which takes a second or two on a busy machine.
+            line, on_terminal = f"copriv {here[cmd_name]}: loading", sys.stderr is not None and sys.stderr.isatty()
+            if on_terminal:
+                print(line, end="", file=sys.stderr, flush=True)
+            try:
                 return loaded(cmd_name)
+            finally:
+                if on_terminal:
+                    print("\r" + " " * len(line), end="\r", file=sys.stderr, flush=True)
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:
             with formatter.section("Commands"):
                 formatter.write_dl([(short, COMMANDS[name]) for short, name in here.items()])
 
     return LoadedOnUse
-
-
-@contextmanager
-def _announced(command: str) -> Iterator[None]:
-    """Name the command on a terminal while it is imported, which takes a second or two on a busy machine."""
-    line = f"copriv {command}: loading"
-    shown = sys.stderr is not None and sys.stderr.isatty()
-    if shown:
-        print(line, end="", file=sys.stderr, flush=True)
-    try:
-        yield
-    finally:
-        if shown:
-            print("\r" + " " * len(line), end="\r", file=sys.stderr, flush=True)

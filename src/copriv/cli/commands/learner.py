@@ -148,7 +148,14 @@ def command(
         how = f"the run is safe in {kept}: start the same command again with --resume, and it goes on where it was"
         try:
             written = _existing_model(run, path)
-            if written is not None and (rows is None or _is_compared(written, forecast_runs)):
+            # A model is whole with its result on public rows, and a forecast where one is asked for.
+            if written is not None and (
+                rows is None
+                or (
+                    written.record["realised"]["public"] is not None
+                    and (forecast_runs == 0 or written.record["forecast"])
+                )
+            ):
                 if skops is not None and not skops.exists():
                     save_skops(written, skops)
                 how = (
@@ -288,11 +295,6 @@ def _write(model: "Model", path: Path, store: Path) -> None:
             f"{path}: the model cannot be written ({error}); the run is safe in {store}: make room, and start this command "
             "again with --resume"
         ) from None
-
-
-def _is_compared(written: "Model", forecast_runs: int) -> bool:
-    """Whether a model's record has its result on public rows, and a forecast where one is asked for."""
-    return written.record["realised"]["public"] is not None and bool(forecast_runs == 0 or written.record["forecast"])
 
 
 def _judged(

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from copriv.model.records import InBlocks, Records
     from copriv.network.model import Model
 
-_AGAIN = 5.0
-"""Seconds until a learner that stopped the run or refused is dialled again: twice the time that it takes to leave."""
-
 
 def keys(
     folder: Annotated[Path, argument("The folder of the owner's keys.", env="KEYS", metavar="DIR", file_okay=False)],
@@ -156,8 +153,8 @@ def serve(
                         if not stay:
                             raise
                         reason = str(error)
-                    log(f"{reason}; dialling again in {_AGAIN:g} s", logging.WARNING)
-                    do(service.attended(asyncio.sleep(_AGAIN), figures))
+                    log(f"{reason}; dialling again in 5 s", logging.WARNING)
+                    do(service.attended(asyncio.sleep(5.0), figures))  # twice the time that a learner takes to leave
                     with suppress(AgreementError):  # a file that is being replaced
                         if next_agreement(agreement, terms.fingerprint) is not None:
                             return

@@ -35,13 +35,6 @@ if TYPE_CHECKING:
 
 BEAT = 1.0
 """Largest number of seconds between two readings of a process's figures."""
-WARNED_DAYS = 30.0
-"""Days before the end of a certificate from which on a warning is logged each day."""
-NEXT = 2.0
-"""Seconds between two reads of an agreement's file while a process waits for its next content (--stay)."""
-_DAY = 86_400.0
-_STALE = 60.0
-"""Seconds without a beat, in addition to the time of ten answers, after which a process is reported as hanging."""
 
 Ui = Annotated[bool, option("Show it in the browser of this machine.", "--ui", env="UI")]
 UiPort = Annotated[int, option("With --ui; 0: any that is free.", env="UI_PORT", min=0, max=65535)]
@@ -109,8 +102,8 @@ class Service:
 
     @property
     def alive(self) -> bool:
-        """Whether the loop of the run has not been blocked for longer than answers take."""
-        return time.monotonic() - self.beaten < _STALE + 10.0 * self.slot
+        """Whether the loop of the run has not been blocked for a minute longer than ten answers take."""
+        return time.monotonic() - self.beaten < 60.0 + 10.0 * self.slot
 
     async def attended(self, work: Awaitable[Any], look: Callable[[], Figures]) -> Any:
         """Run the work to its result, calling `look` in its event loop meanwhile."""
@@ -132,12 +125,13 @@ class Service:
                 notify("WATCHDOG_USEC=0")  # after this, no event loop sends signs of life
 
     def _look(self, look: Callable[[], Figures]) -> None:
-        """Update the figures; report once that the process is ready, and once a day that a certificate ends soon."""
+        """Update the figures; report once that the process is ready, and once a day that a certificate ends within 30 days."""
         figures, self.beaten = look(), time.monotonic()
         # The first to end of a party's two certificates, its own and its authority's.
-        days = (self.keys.ends - datetime.now(UTC)).total_seconds() / _DAY
+        day = 86_400.0
+        days = (self.keys.ends - datetime.now(UTC)).total_seconds() / day
         self.figures = Figures(figures.ready, {**figures.values, "certificate_days": days})
-        if days < WARNED_DAYS and self.beaten - self._warned >= _DAY:
+        if days < 30.0 and self.beaten - self._warned >= day:
             self._warned = self.beaten
             what = f"a certificate of {self.keys.name} ends in {days:.0f} days"
             self.log(f"{what}; ask the coordinator to renew it (copriv init --renew)", logging.WARNING)
@@ -192,7 +186,7 @@ def _monitored(service: Service, address: str | None) -> Iterator[None]:
 
         def do_GET(self) -> None:
             pages: dict[str, Callable[[], tuple[int, bytes]]] = {
-                "/health": lambda: (200 if service.alive else 503, b"alive\n" if service.alive else b"hanging\n"),
+                "/health": lambda: (200, b"alive\n") if service.alive else (503, b"hanging\n"),
                 "/ready": lambda: (200, b"ready\n") if service.figures.ready else (503, b"not ready\n"),
                 "/metrics": lambda: (200, metrics()),
             }
@@ -263,7 +257,7 @@ def agreements(first: Agreement, path: Path, stay: bool, service: Service) -> It
 
 
 async def _next(path: Path, known: str, service: Service) -> Agreement:
-    """Wait for a file to hold another agreement than the `known` one; log once why a file is not valid."""
+    """Read a file every two seconds until it holds another agreement than the `known` one; log once why it is not valid."""
     said = ""
     while True:
         try:
@@ -274,7 +268,7 @@ async def _next(path: Path, known: str, service: Service) -> Agreement:
             if said != str(error):
                 said = str(error)
                 service.log(f"the agreement is not taken: {said}", logging.WARNING)
-        await asyncio.sleep(NEXT)
+        await asyncio.sleep(2.0)
 
 
 def next_agreement(path: Path, known: str) -> Agreement | None:

@@ -53,13 +53,12 @@ def command(
         log(f"planned: {planned}")
     parts = list[Simulation]()
     for k, one in enumerate(each):
-        judged = own_records if k == 0 else False
         part, done = (runs + len(each) - 1 - k) // len(each), sum(part.runs for part in parts)
         with progress("simulating") as report:
             parts.append(
                 simulate(
-                    one, runs=part, seed=seed, first_run=done, workers=workers, alone=k == 0, own_records=judged,
-                    progress=report,
+                    one, runs=part, seed=seed, first_run=done, workers=workers, alone=k == 0,
+                    own_records=k == 0 and own_records, progress=report,
                 )
             )  # fmt: skip
     result = parts[0].merge(parts[1:])

@@ -91,11 +91,6 @@ def _own_part(
     return compared and {"owner": held["owner"], **compared}, problems
 
 
-def _planned_without_rows(verdict: "Verdict") -> bool:
-    """Whether something has followed a pilot that anybody can compute again, for no rows are public."""
-    return verdict.run_state.agreed.data.declared_only and verdict.run_state.decided
-
-
 def _what_followed(verdict: "Verdict", public: Path | None, beside: Path) -> "tuple[Problem, ...]":
     """Plan again the run that followed a pilot, and list its differences; `beside`: a file beside the dictionary."""
     from copriv.forecast.phases import AfterPilot
