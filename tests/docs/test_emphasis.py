@@ -15,6 +15,9 @@ SPEC = importlib.util.spec_from_file_location("formulas", ROOT / "documentation"
 formulas = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(formulas)
 
+SYMBOL = re.compile(r"[\u0370-\u03ff\u2070-\u209f\u2190-\u22ff²³¹*×±]")
+"""A Greek letter, an index or exponent, an arrow or an operator."""
+
 
 def html_of(text: str) -> str:
     """A page as the site has it."""
@@ -23,9 +26,13 @@ def html_of(text: str) -> str:
 
 
 def swallowed(html: str) -> list[str]:
-    """What is emphasised and begins or ends in the middle of a formula."""
+    """What is emphasised and has a symbol in it, or begins or ends in the middle of a formula."""
     found = re.findall(r"<em>(.*?)</em>", html, re.DOTALL)
-    return [one for one in found if one.count("(") != one.count(")") or not re.match(r"[\w“\"(<]", one)]
+    return [
+        one
+        for one in found
+        if one.count("(") != one.count(")") or not re.match(r"[\w“\"(<]", one) or SYMBOL.search(one)
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -41,6 +48,18 @@ def test_no_symbol_stands_inside_emphasis(page):
     assert len(formulas_there) >= text.count("```math")
     for block in re.findall(r"^```text\n(.*?)^```", text, re.M | re.S):
         assert not re.search("[θΣΞκ←]", block), "a formula in a grey box; fence it as math"
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.html")), ids=lambda page: page.stem)
+def test_no_symbol_stands_inside_emphasis_of_a_page_that_is_html(page):
+    assert not swallowed(page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "words", ["ψ is not tiny.", "Pure ε.", "a small ε", "With δ.", "θ∗", "2⁶⁴", "n₁", "x ≤ 1", "k → ∞"]
+)
+def test_a_symbol_inside_emphasis_is_seen(words):
+    assert swallowed(html_of(f"- *{words}* Then more."))
 
 
 def test_a_lost_star_is_seen():

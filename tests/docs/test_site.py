@@ -133,6 +133,7 @@ def test_the_site_builds_strictly_and_works_offline(tmp_path):
         assert not fetched, (page.name, fetched)
         emphasised = re.findall(r"<em>(.*?)</em>", html, re.DOTALL)
         assert all(one.count("(") == one.count(")") for one in emphasised), (page.name, "stars of docstrings")
+        assert not [one for one in emphasised if re.search(r"[\u0370-\u03ff*∗]", one)], (page.name, "a symbol")
     assert (tmp_path / "site" / "search" / "search_index.js").is_file(), "search works from the disk"
 
 

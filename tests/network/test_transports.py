@@ -1,6 +1,7 @@
 """One contract for every transport: what an agent and a learner rely on, in memory and over gRPC with mutual TLS."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -170,3 +171,17 @@ def test_a_run_equals_the_simulation_with_its_schedule_and_noise(tmp_path: Path,
     np.testing.assert_allclose(conductor.model, same.theta[0], rtol=1e-9, atol=1e-12)
     for owner in NAMES:
         assert verify(tmp_path / f"{owner}.ledger").runs[conductor.store.run].charged <= agreed.answers
+
+
+@pytest.mark.parametrize("schedule", ["broadcast", "request"])
+def test_an_agreed_schedule_gives_answers_by_the_rates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schedule: str
+) -> None:
+    """Of rates 4, 1, 1 the first owner gives two thirds of the answers, 80 of 120; where rates were ignored, 40."""
+    monkeypatch.setattr("copriv.network.transport.CHANCE", random.Random(0))
+    agreed = agreement("A1", horizon=120, answers=120).replace(agreement={"schedule": schedule})
+    owners = [{**one, "rate": rate} for one, rate in zip(agreed.to_dict()["owner"], (4.0, 1.0, 1.0), strict=True)]
+    consortium = Consortium(tmp_path, agreed.replace(owner=owners), "memory")
+    conductor = asyncio.run(consortium.run(Conduct(deadline=2.0, patience=5.0), pace=0.08))
+    assert (conductor.talk, conductor.stepped) == (schedule, 120)
+    assert 58 < conductor.run.parties["bank-1"].answered < 100

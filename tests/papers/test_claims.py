@@ -24,7 +24,7 @@ from copriv_papers.claims.laws import (
     star,
     stays_at_the_start,
 )
-from copriv_papers.claims.runs import BUDGETS, OWNERS, SEEN, TABLES, _planned, _printed, as_printed, bank
+from copriv_papers.claims.runs import BUDGETS, OWNERS, SEEN, TABLES, _planned, bank
 from copriv_papers.claims.simulated import (
     dimension,
     overlap_factors,
@@ -35,6 +35,7 @@ from copriv_papers.claims.simulated import (
     unlike_budgets,
 )
 from copriv_papers.errata import ERRATA
+from copriv_papers.figures.slopes import AS_PRINTED
 from copriv_papers.pages import shown, write_claims
 from copriv_papers.papers import PAPERS
 from copriv_papers.questions import QUESTIONS
@@ -154,14 +155,20 @@ def test_the_least_number_of_owners_is_read_from_runs_and_none_is_said() -> None
 
 @pytest.mark.parametrize(("power", "verdict"), [(2.0, "reproduced"), (1.8, "not reproduced")])
 def test_slopes_with_the_regulariser_that_a_prints_are_of_both_tables(power: float, verdict: str) -> None:
+    """As the figure judges them: all of its slices, and the figure's own verdict counts them."""
+    figure = next(one for one in FIGURES if one.identity == "async-fig5")
     rows = [
-        {"mechanism": as_printed(table), "records": n, "epsilon": ε, "mean": 1.0 / (n * ε) ** power}
-        for table in TABLES
+        {"mechanism": kind, "records": n, "epsilon": ε, "mean": 1.0 / (n * ε) ** of_kind, "clipped": 0.0}
+        for kind, of_kind in (("as published", 2.0), ("sound", 2.0), (AS_PRINTED, power))
         for n in (1e3, 1e4)
         for ε in (0.1, 10.0)
     ]
+    judgement = figure.judge(rows)
+    assert judgement.verdict == ("reproduced" if power == 2.0 else "reproduced in part")
+    lines = [vars(one) for one in judgement.comparisons]
     (claim,) = (c for c in CLAIMS if c.sentence.endswith("with the g that §V prints."))
-    answer = claim.answer(Found({}, {"claims": rows}, {}))
+    document = {"comparison": lines, "other_tables": [{"comparison": lines}]}
+    answer = claim.answer(Found({"async-fig5": document}, {}, {}))
     assert answer.numbers == answer.elsewhere == pytest.approx((-power,) * 4)
     assert answer.verdict == verdict
 
@@ -180,9 +187,9 @@ def test_planned_runs_of_sums_are_private_and_of_what_they_say() -> None:
 
 
 def test_trials_as_a_prints_have_its_regulariser_and_its_start() -> None:
-    made = _printed(Effort(quick=True))
-    assert {cell.at["mechanism"] for cell in made} == {as_printed(table) for table in TABLES}
-    assert len({cell.at["name"] for cell in made}) == len(made)
+    figure = next(one for one in FIGURES if one.identity == "async-fig5")
+    made = [cell for cell in figure.plan(Effort(quick=True)) if cell.at["mechanism"] == AS_PRINTED]
+    assert len(made) == len({cell.trial.key for cell in made}) == 9
     for cell in made:
         agreement = cell.trial.agreement
         assert agreement.model.regularization == 2e-5  # g = (c/2)‖θ‖² = 10⁻⁵θᵀθ

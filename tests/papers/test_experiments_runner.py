@@ -17,7 +17,7 @@ from copriv.problem import Problem
 from copriv.simulation import simulate
 from copriv_papers import Effort, consortia, drawing, reproduce, runner, trials
 from copriv_papers.consortia import A_LENDING, S_LENDING, Mechanism
-from copriv_papers.document import caption_of, other_tables_of
+from copriv_papers.document import caption_of, document_of, other_tables_of
 from copriv_papers.figure import Cell, Comparison, Judgement, Row
 from copriv_papers.figures.grids import final_rows
 from copriv_papers.trials import Outcome, Trial
@@ -160,6 +160,12 @@ def test_a_figure_of_other_loans_is_compared_on_those_that_everybody_has(
     (told,) = other_tables_of(figure, others, outcomes)
     assert "lending_club_9857" in told["data"][0]["description"]
     assert told["comparison"] == [{"what": "rows", "paper": "4", "ours": 2.0, "holds": False}]
+    same = Tiny().plan(Effort(True))
+    here = runner.outcomes_of(same, tmp_path / "other", "other", workers=1, backend="threading")
+    document = document_of(figure, same, here, figure.rows(same, here), Effort(), (others, outcomes))
+    assert document["other_tables"] == [told]
+    assert (document["verdict_here"], told["verdict"]) == ("reproduced", "not reproduced")
+    assert (document["verdict"], document["why"]) == ("reproduced in part", "no")  # both tables count
 
 
 def test_a_plan_sees_no_more_public_rows_than_it_is_given() -> None:

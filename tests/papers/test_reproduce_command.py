@@ -93,6 +93,11 @@ def test_the_claims_of_a_bare_clone_say_what_fetches_the_rest(
     monkeypatch.setattr("copriv_papers.command.check", lambda *_, **__: {"claims": [], "missing": missing})
     assert run(["reproduce", "claims", "--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count(fetch) == 1
+    missing["async-fig7"] = "copriv data fetch hospital"  # two tables are got by one line
+    assert run(["reproduce", "claims", "--out", str(tmp_path)]) == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if "data fetch" in line]
+    assert len(said) == 1
+    assert said[0].endswith(f"then give the same command again: {fetch} && copriv data fetch hospital")
 
 
 def test_psi_begins_a_sentence_as_psi() -> None:

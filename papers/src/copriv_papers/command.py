@@ -213,7 +213,8 @@ def _show(reports: list[Report], claims: dict[str, Any] | None, pages: list[Path
             table.add_row(one["place"], one["sentence"], one["paper"], shown(one["ours"]), one["verdict"])
         console.print(table)
         console.print(f"\n{len(claims['claims'])} claims in {directory / 'claims.json'}")
-        for fetch in dict.fromkeys(claims["missing"].values()):
+        if claims["missing"]:
+            fetch = " && ".join(dict.fromkeys(claims["missing"].values()))
             console.print(f"Not all data are here. Get them, then give the same command again: {fetch}", soft_wrap=True)
     for page in pages:
         console.print(f"{page}: opens in any browser, and needs no other file", soft_wrap=True)

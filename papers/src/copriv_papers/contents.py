@@ -10,7 +10,10 @@ from copriv_papers.claims import CLAIMS
 from copriv_papers.papers import Paper
 from copriv_papers.questions import QUESTIONS
 
-_COST, _RULES, _PROOF = "explanation/cost-of-privacy.md", "explanation/rules.md", "proofs/laplace.md"
+_BOUNDS = "explanation/cost-of-privacy.md#why-the-papers-bounds-cannot-predict"
+_TOGETHER, _ONE_AT_A_TIME = (f"explanation/rules.md#two-{kind}-rules" for kind in ("synchronous", "asynchronous"))
+_PROOF, _CLIPPED = "proofs/laplace.md#statement", "proofs/laplace.md#as-executed"
+_TRUST = "explanation/security.md#who-trusts-whom"
 
 
 @dataclass(frozen=True)
@@ -30,31 +33,32 @@ class Item:
 
 
 NUMBERED: tuple[Item, ...] = (
-    Item("S, Fig. 1", "A learner, and owners that answer its queries.", ("explanation/security.md",)),
-    Item("S, Assumption 1", "No record is held by two owners.", ("reference/agreement-file.md",)),
+    Item("S, Fig. 1", "A learner, and owners that answer its queries.", (_TRUST,)),
+    Item("S, Assumption 1", "No record is held by two owners.", ("reference/agreement-file.md#overlap",)),
     Item("S, Remark 1", "Which models are of form (1).", ()),
-    Item("S, Definition 1", "Differential privacy over a horizon.", ("proofs/composition.md",)),
-    Item("S, Assumption 2", "Regulariser and loss are convex.", ("reference/notation.md",)),
-    Item("S, Assumption 3", "Gradients have an L1 norm of at most Ξ.", ("explanation/errata.md#erratum-1", _PROOF)),
+    Item("S, Definition 1", "Differential privacy over a horizon.", ("proofs/composition.md#statement",)),
+    Item("S, Assumption 2", "Regulariser and loss are convex.", ("reference/notation.md#what-is-fitted",)),
+    Item("S, Assumption 3", "Gradients have an L1 norm of at most Ξ.", ("explanation/errata.md#erratum-1", _CLIPPED)),
     Item("S, Theorem 1", "Laplace noise of scale 2ΞT/(nε) keeps ε.", (_PROOF,)),
-    Item("S, Algorithm 1", "Gradients, strongly convex and smooth: rule S1.", (_RULES,)),
-    Item("S, Algorithm 2", "Subgradients and an average: rule S2.", (_RULES,)),
-    Item("S, Theorem 2", "The cost falls with 1/ε² and 1/n²: (9), (10).", (_COST, "explanation/errata.md#erratum-5")),
-    Item("S, Theorem 3", "Without smoothness, with 1/ε and 1/n: (11), (12).", (_COST, "explanation/errata.md#erratum-15")),
-    Item("S, Remark 2", "Beside the bounds for one central owner.", (_COST,)),
-    Item("A, Fig. 1", "A learner, and owners with private data.", ("explanation/security.md",)),
+    Item("S, Algorithm 1", "Gradients, strongly convex and smooth: rule S1.", (_TOGETHER,)),
+    Item("S, Algorithm 2", "Subgradients and an average: rule S2.", (_TOGETHER,)),
+    Item("S, Theorem 2", "The cost falls with 1/ε² and 1/n²: (9), (10).", (_BOUNDS, "explanation/errata.md#erratum-5")),
+    Item("S, Theorem 3", "Without smoothness, with 1/ε and 1/n: (11), (12).", (_BOUNDS, "explanation/errata.md#erratum-15")),
+    Item("S, Remark 2", "Beside the bounds for one central owner.", (_BOUNDS,)),
+    Item("A, Fig. 1", "A learner, and owners with private data.", (_TRUST,)),
     Item("A, Remark 1", "Data need not be i.i.d.; generalisation is left open.", ()),
     Item("A, Remark 2", "Owners in groups.", ()),
-    Item("A, Algorithm 1", "One owner at a time, and copies: rule A1.", (_RULES, "explanation/errata.md#erratum-2")),
-    Item("A, Definition 1", "Differential privacy over a horizon.", ("proofs/composition.md",)),
+    Item("A, Algorithm 1", "One owner at a time, and copies: rule A1.", (_ONE_AT_A_TIME, "explanation/errata.md#erratum-2")),
+    Item("A, Definition 1", "Differential privacy over a horizon.", ("proofs/composition.md#statement",)),
     Item("A, Remark 3", "(ε, δ) improves the cost by a constant at best.", ("gallery.md#delta",)),
-    Item("A, Assumption 1", "A strongly convex regulariser, a convex loss.", ("reference/notation.md",)),
-    Item("A, Assumption 2", "Gradients have an L1 norm of at most Ξ.", ("explanation/errata.md#erratum-1", _PROOF)),
+    Item("A, Assumption 1", "A strongly convex regulariser, a convex loss.", ("reference/notation.md#what-is-fitted",)),
+    Item("A, Assumption 2", "Gradients have an L1 norm of at most Ξ.", ("explanation/errata.md#erratum-1", _CLIPPED)),
     Item("A, Assumption 3", "T is the most iterations.", ("explanation/errata.md#erratum-8",)),
     Item("A, Theorem 1", "Laplace noise of scale 2ΞT/(nε) keeps ε.", (_PROOF,)),
     Item("A, Theorem 2", "The cost is at most terms in 1/(nε) and 1/(nε)²: (8) to (11).",
-         (_COST, "explanation/errata.md#erratum-6")),
-    Item("A, Remark 4", "Owners that are away, and weights for them.", ("explanation/errata.md#erratum-16", _RULES)),
+         (_BOUNDS, "explanation/errata.md#erratum-6")),
+    Item("A, Remark 4", "Owners that are away, and weights for them.",
+         ("explanation/errata.md#erratum-16", "explanation/rules.md#owners-that-drop-out")),
 )  # fmt: skip
 
 

@@ -38,10 +38,20 @@ def _plain(one: Comparison) -> dict[str, Any]:
 
 
 def document_of(
-    figure: Figure, cells: Sequence[Cell], outcomes: Sequence[Outcome], rows: Sequence[Row], effort: Effort
+    figure: Figure,
+    cells: Sequence[Cell],
+    outcomes: Sequence[Outcome],
+    rows: Sequence[Row],
+    effort: Effort,
+    elsewhere: tuple[Sequence[Cell], Sequence[Outcome]] = ((), ()),
 ) -> dict[str, Any]:
-    """Schema copriv.figure/1, without what only the run knows; docs/reference/command-line.md says what its keys mean."""
-    judgement = figure.judge(rows)
+    """Schema copriv.figure/1, without what only the run knows; docs/reference/command-line.md says what its keys mean.
+
+    elsewhere: cells and outcomes on another table, if any; the verdict counts both.
+    """
+    here = figure.judge(rows)
+    others = other_tables_of(figure, *elsewhere)
+    judgement = here.on_all_tables([one["holds"] for other in others for one in other["comparison"]])
     mechanisms: dict[Mechanism, Cell] = {}
     for cell in cells:
         mechanisms.setdefault(cell.trial.mechanism, cell)
@@ -53,6 +63,7 @@ def document_of(
         "title": figure.title,
         "claim": figure.claim,
         "verdict": judgement.verdict,
+        "verdict_here": here.verdict,
         "why": f"{judgement.why}{A_QUICK_RUN if effort.quick else ''}",
         "differences": departures([cell.trial for cell in cells]),
         "comparison": [_plain(one) for one in judgement.comparisons],
@@ -75,6 +86,7 @@ def document_of(
         },
         **({"precision_recall_area": _spread(areas)} if areas else {}),
         "rows": len(rows),
+        "other_tables": others,
     }
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Picture
 
 from copriv_papers.consortia import INSIDE
 from copriv_papers.trials import Outcome, Trial
-from copriv_papers.verdict import Verdict, verdict
+from copriv_papers.verdict import BEYOND_THEM, Verdict, verdict
 
 Row: TypeAlias = dict[str, Any]
 """One line of ID.csv: the cell's coordinates and its results."""
@@ -78,12 +78,21 @@ class Judgement:
     verdict: Verdict
     why: str
     comparisons: tuple[Comparison, ...]
+    why_not_all: str = ""
+    """What to say in place of `why` where another table does not meet every number."""
 
     @classmethod
     def of(cls, comparisons: Sequence[Comparison], why: str, why_all: str = "") -> "Judgement":
         """By the scale of `verdict`. why_all: what to say in place of `why` where every number that is compared is met."""
         found = verdict(one.holds for one in comparisons)
-        return cls(found, why_all if found == "reproduced" and why_all else why, tuple(comparisons))
+        return cls(found, why_all if found == "reproduced" and why_all else why, tuple(comparisons), why)
+
+    def on_all_tables(self, elsewhere: Sequence[bool | None]) -> "Judgement":
+        """This judgement, with a verdict that also counts what holds on other tables, one value a comparison there."""
+        if self.verdict == BEYOND_THEM:
+            return self
+        found = verdict([*(one.holds for one in self.comparisons), *elsewhere])
+        return self if found == self.verdict else replace(self, verdict=found, why=self.why_not_all or self.why)
 
 
 @runtime_checkable

@@ -150,6 +150,7 @@ def _told(path: Path) -> dict[str, Any]:
             {row["what"]: (row["ours"], row["holds"]) for row in _compared(other)}
             for other in one.get("other_tables", [])
         ],
+        "verdict_here": one.get("verdict_here", one["verdict"]),
         "others_verdict": ", ".join(other["verdict"] for other in one.get("other_tables", [])),
         "differences": one.get("differences", []),
         # How long it took says nothing where trials were on disk, of an earlier run or of another figure that has them too.

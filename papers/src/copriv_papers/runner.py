@@ -26,12 +26,15 @@ from copriv.errors import CoprivError, UsageError
 from copriv.formatting.cards import Shown
 from copriv_papers import drawing
 from copriv_papers.consortia import NOT_PRIVATE
-from copriv_papers.document import caption_of, data_line, document_of, other_tables_of
+from copriv_papers.document import caption_of, data_line, document_of
 from copriv_papers.figure import Cell, Effort, Figure, Row
 from copriv_papers.trials import Outcome, Trial, batch, batches, outcome, reference
 
 REVISION = 3
 """Version of the numbers, increased where they change for a reason other than settings: finished figures are then made anew."""
+
+JUDGED = 2
+"""Version of what is compared, increased where that changes: finished figures are written anew, from the trials on disk."""
 
 TOGETHER = 16
 """Number of references that are solved before the trials that share them are run."""
@@ -109,7 +112,7 @@ class _How:
         cells = figure.plan(effort)
         others = _on_the_other_table(figure, cells, effort)
         keys = [cell.trial.key for cell in (*cells, *others)]
-        settings = sha256(json.dumps([REVISION, figure.identity, keys]).encode()).hexdigest()
+        settings = sha256(json.dumps([REVISION, JUDGED, figure.identity, keys]).encode()).hexdigest()
         finished = None if self.force else _finished(self.out, figure.identity, settings)
         if finished is not None:
             return partial(Report, figure.identity, finished["verdict"], finished["seconds"], True, finished)
@@ -131,8 +134,7 @@ class _How:
         """Three files. ran: the seconds that the trials took."""
         begun, out = time.perf_counter(), self.out
         rows = figure.rows(cells, outcomes)
-        document = document_of(figure, cells, outcomes, rows, self.effort) | more
-        document["other_tables"] = other_tables_of(figure, *others)
+        document = document_of(figure, cells, outcomes, rows, self.effort, others) | more
         write_csv(out / f"{figure.identity}.csv", rows)
         top, caption = data_line(document), caption_of(figure, document)
         drawing.write(partial(figure.draw, rows), out / f"{figure.identity}.png", caption, top)

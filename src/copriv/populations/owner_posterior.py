@@ -16,9 +16,9 @@ so that E ½dᵀAd = u_i f(θ*) where λ = 1 and s = 0.
 - 1/n_i⁰ bounds λ from below in directions that none of its rows has.
 
 For a loss with a kink, A_i has the size given by the rows near it, and the shape of gradients and features (`evidence_of`).
-Either all u_i are 0, with a prior probability of a half, or log u_i is normal with a common mean and width, both unknown,
-whose prior is that of a table without strata (`heterogeneity.unknown`). u_i, γ and s are on grids, summed over exactly; d
-given them is normal.
+Either all u_i are 0, with a prior probability of a half where public rows name owners, or log u_i is normal with a common
+mean and width, both unknown, whose prior is that of a table without strata (`heterogeneity.unknown`). u_i, γ and s are on
+grids, summed over exactly; d given them is normal.
 """
 
 from collections.abc import Sequence
@@ -41,8 +41,9 @@ MIDDLES = np.geomspace(3e-4, 10.0, 27)
 WIDTHS = np.array([0.4, 0.6, 0.9, 1.3])
 """Grid of the standard deviation of log u_i between owners of one table; 0.4 to 1.3 in groups of real tables."""
 ALIKE = 0.5
-"""Prior probability that no owner's deviation is more than such a shift. Without it a few hundred rows of owners that are alike
-give the heterogeneity that real tables usually have (decision 0017)."""
+"""Prior probability that no owner's deviation is more than such a shift, where public rows name owners. Without it a few
+hundred rows of owners that are alike give the heterogeneity that real tables usually have; where a pilot's answers alone tell
+of owners, it makes right choices rarer on real tables (decision 0017)."""
 GAMMAS = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 """Grid of γ."""
 SHIFTS = np.array([0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0])
@@ -190,7 +191,9 @@ def posterior(
     by_owner = np.einsum("mwu,gsiu->gsmwi", between, like[:, :, : len(rows_of)], optimize=True)
     # Between tables log u has a standard deviation of 1.5: 1.25 was measured, grouped by region, payer, grade and age.
     prior = -0.5 * ((middles - np.log(unknown(sample.unexplained).value)) / 1.5) ** 2
-    prior = np.append(prior - np.log(np.exp(prior).sum()) + np.log(1.0 - ALIKE), np.log(ALIKE))
+    none_differs = ALIKE if any(map(len, rows_of)) else 0.0
+    with np.errstate(divide="ignore"):
+        prior = np.append(prior - np.log(np.exp(prior).sum()) + np.log(1.0 - none_differs), np.log(none_differs))
     none = np.where(SHIFTS == 0.0, np.log(max(len(SHIFTS) - 1, 1)), 0.0)
     weight = np.log(np.maximum(by_owner, 1e-300)).sum(axis=4) + prior[:, None] + none[:, None, None]
     weight = np.exp(weight - weight.max()).ravel()

@@ -48,13 +48,13 @@ def slopes(mechanism: str, *of: tuple[str, str]) -> Callable[[Found], Answer]:
     return answer
 
 
-def judged(identity: str, *starts: str) -> Callable[[Found], Answer]:
+def judged(identity: str, *starts: str, remark: str = "") -> Callable[[Found], Answer]:
     """What a figure compared under words that begin with one of these, with its own judgements, on each table that it has."""
 
     def answer(found: Found) -> Answer:
         here, there = found.compared(identity, *starts)
         held = tuple(bool(one["holds"]) for one in (*here, *there) if one["holds"] is not None)
-        return Answer(_numbers(here), held, elsewhere=_numbers(there))
+        return Answer(_numbers(here), held, remark, _numbers(there))
 
     return answer
 

@@ -1,13 +1,11 @@
 """The claims' own trials: settings that the papers speak of and draw no figure of."""
 
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
 from copriv_papers.consortia import (
     A_HOSPITAL,
     A_LENDING,
-    A_LENDING_PRINTED,
     S_LENDING,
     Mechanism,
     Setting,
@@ -16,7 +14,6 @@ from copriv_papers.consortia import (
     hospital_records,
 )
 from copriv_papers.figure import Cell, Effort
-from copriv_papers.figures.grids import ASYNC_LENDING
 from copriv_papers.trials import Trial
 
 LARGE, SMALL = 100_000, 1000
@@ -63,7 +60,6 @@ def cells(effort: Effort) -> list[Cell]:
         one("101 banks", a, published, [10_000] * 101, [2.5] * 101),
         one("101 banks, planned", a, "planned", [10_000] * 101, [2.5] * 101),
         *_planned(effort),
-        *_printed(effort),
     ]  # fmt: skip
 
 
@@ -99,22 +95,3 @@ def _planned(effort: Effort) -> list[Cell]:
         sizes = hospital_records(hospitals, effort.paths)
         found += [cell(stays(seen), hospitals, effort, sizes, 1.0, seen, 5) for seen in BOTH]
     return found
-
-
-def as_printed(table: str) -> str:
-    """What the trials of `_printed` on one of TABLES are called, in place of a mechanism."""
-    return f"{table}, g as printed"
-
-
-def _printed(effort: Effort) -> list[Cell]:
-    """The grid of A, Figs. 4 and 5, with g = 10⁻⁵θᵀθ as A, §V, prints it: the figures have half of it, as A's code has."""
-    grid = replace(ASYNC_LENDING, setting=A_LENDING_PRINTED, mechanisms=("as published",))
-    made = [
-        (as_printed(table), cell)
-        for table, on in zip(TABLES, (effort, effort.inside), strict=True)
-        for cell in grid.plan(on)
-    ]
-    return [
-        Cell({**cell.at, "mechanism": kind, "name": f"{kind}: {cell.at['records']}, {cell.at['epsilon']}"}, cell.trial)
-        for kind, cell in made
-    ]

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure as Picture
 
 from copriv.pictures import style
 from copriv_papers import drawing
-from copriv_papers.consortia import A_CARDS, A_LENDING, S_CARDS, S_LENDING
+from copriv_papers.consortia import A_CARDS, A_LENDING, A_LENDING_PRINTED, S_CARDS, S_LENDING
 from copriv_papers.figure import Cell, Comparison, Effort, Figure, Judgement, Row
 from copriv_papers.figures.grid import EXPECTED, Grid, final_rows, slope, table
 from copriv_papers.figures.slopes import Hospitals, Slopes
@@ -155,6 +155,9 @@ GRIDS: tuple[Figure, ...] = (
         "On log-log axes ψ falls with ε, and with n_i, along lines of slope −2.",
         ASYNC_LENDING,
         ("epsilon", "records"),
+        "not every slope is −2: those that are drawn have half of the g that A prints, as A's code has; with the g as printed, "
+        "which the table has and the picture has not, the flattest slopes are those where noise is least.",
+        printed=A_LENDING_PRINTED,
     ),
     Hospitals(),
     Slopes(

@@ -7,7 +7,7 @@ transient that no budget removes, b is far from the optimum, where the hinge gro
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,9 @@ from copriv_papers.figures.grid import EXPECTED, LABEL, Axis, Grid, final_rows, 
 from copriv_papers.trials import Outcome, Trial
 from copriv_papers.verdict import MOST, PRINTED, SLOPE, steep, within
 
+AS_PRINTED = "g as printed"
+"""Name, in place of a mechanism, of trials with the regulariser that A's text prints."""
+
 
 @dataclass(frozen=True)
 class Slopes:
@@ -47,11 +50,17 @@ class Slopes:
     """What to say where slopes are not −2."""
     says: bool = True
     """Whether the paper prints that slopes are −2."""
+    printed: Setting | None = None
+    """What the paper prints where the grid has what its code has: judged as well, and not drawn."""
     tenfold: bool = False
     """Whether the paper says what ten times the budget, or the data, are worth, and that large n_i miss −2 by more."""
 
     def plan(self, effort: Effort) -> list[Cell]:
-        return self.grid.plan(effort)
+        if self.printed is None:
+            return self.grid.plan(effort)
+        as_printed = replace(self.grid, setting=self.printed, mechanisms=self.grid.mechanisms[:1]).plan(effort)
+        named = [Cell({**cell.at, "mechanism": AS_PRINTED}, cell.trial) for cell in as_printed]
+        return [*self.grid.plan(effort), *named]
 
     def rows(self, cells: Sequence[Cell], outcomes: Sequence[Outcome]) -> list[Row]:
         """One a cell; `law` is what the law with clipping says, where a private panel draws it, and else empty."""
@@ -90,6 +99,13 @@ class Slopes:
                     judged = self.says and mechanism in NOT_PRIVATE
                     found.append(Comparison(what, "−2" if judged else "", one, steep(one) if judged else None))
         found += self._without_a_number(rows)
+        printed = [
+            Comparison(f"{AS_PRINTED}: slope against {axis} at {held}", "−2", one, steep(one))
+            for axis in self.along
+            for other, points in _lines([r for r in rows if r["mechanism"] == AS_PRINTED], axis)
+            for held in (f"n_i = {other:.0f}" if axis == "epsilon" else f"ε = {other:.2g}",)
+            for one in (slope([r[axis] for r in points], [r["mean"] for r in points]),)
+        ]
         law = self._own_law(rows)
         why = " ".join(
             self._why_private(rows, mechanism, slopes[mechanism], law)
@@ -101,7 +117,7 @@ class Slopes:
                 " Dashed is a + b/(nε) + c/(nε)², fitted to each panel's points: n and ε count only as their product."
             )
         own = f"every slope {next(one for one in slopes if one in NOT_PRIVATE)} is −2 within {SLOPE}."
-        return Judgement.of((*found, *law), f"{self.why} {why}", f"{own if self.says else self.why} {why}")
+        return Judgement.of((*found, *law, *printed), f"{self.why} {why}", f"{own if self.says else self.why} {why}")
 
     def _why_private(
         self, rows: Sequence[Row], mechanism: Mechanism, slopes: Sequence[float], law: Sequence[Comparison]

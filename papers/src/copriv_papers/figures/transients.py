@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from matplotlib.figure import Figure as Picture
@@ -64,6 +65,10 @@ class Transient:
     why_all: str = "every number that the paper gives is met."
     starts: float | None = None
     """The paper's median ψ at k = 1."""
+    declines: tuple[float, ...] = ()
+    """Budgets at which the paper says that the median declines."""
+    varies: bool = False
+    """Whether the paper says that smaller budgets make the model vary more."""
     many_runs: int = 0
     """More runs of the papers' own settings than their 100, where those are too few for a median."""
 
@@ -148,6 +153,16 @@ class Transient:
             first = next(r["median"] for r in mine if r["k"] > 0)
             holds = within(first, self.starts, READ_OFF)
             found.append(Comparison("median ψ at the first iteration", f"about {self.starts:g}", first, holds))
+        for ε in self.declines:
+            line = [r["median"] for r in mine if r["epsilon"] == ε and r["k"] > 0]
+            what, fall = f"median ψ at the end over that at the first iteration, ε = {ε:g}", line[-1] / line[0]
+            found.append(Comparison(what, "below 1", fall, fall < 1))
+        if self.varies:
+            ends = [next(r for r in reversed(mine) if r["epsilon"] == ε) for ε in EPSILONS]
+            bands = [r["p75"] - r["p25"] for r in ends]
+            for (more, wide), (less, narrow) in pairwise(zip(EPSILONS, bands, strict=True)):
+                what = f"width of the band of ψ at the end, ε = {more:g} less ε = {less:g}"
+                found.append(Comparison(what, "above 0", wide - narrow, wide > narrow))
         if self.below is not None:
             found.append(
                 Comparison("median ψ at the end, ε = 1", f"below {self.below}", end[1.0], end[1.0] < self.below)
@@ -241,6 +256,8 @@ TRANSIENTS: tuple[Figure, ...] = (
         ),
         (250_000,) * 3,
         {0.1: 0.45, 1.0: 0.04, 10.0: 0.008},
+        declines=EPSILONS,
+        varies=True,
         many_runs=1000,
         why=(
             "the order and the decline are the paper's. Of three ends not all are within a factor of 5: noise "
@@ -265,6 +282,7 @@ TRANSIENTS: tuple[Figure, ...] = (
         (),
         {0.1: 30.0, 1.0: 0.5, 10.0: 0.12},
         starts=0.5,
+        declines=(10.0,),
         why=(
             "the data are others: 101,766 stays of diabetics cut into 86 owners by payer and specialty, or simulated "
             "discharges, in place of New York's 2.35 million."
