@@ -332,11 +332,6 @@ class Agreement(Shown, Framed, AgreedTerms):
         canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
-    def __hash__(self) -> int:
-        # A few numbers that plans vary: dictionaries of bounds have no hash, and hashing a large preconditioner is slow.
-        terms, bound = self.agreement, self.model.gradient_bound
-        return hash((terms.rule, terms.mechanism, terms.horizon, terms.answers, terms.step, bound, self.n_owners))
-
     @property
     def synchronous(self) -> bool:
         """Whether every owner answers every round."""

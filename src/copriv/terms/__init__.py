@@ -248,6 +248,11 @@ class AgreedTerms(BaseModel):
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in type(self).model_fields)
 
+    def __hash__(self) -> int:
+        # A few numbers that plans vary: dictionaries of bounds have no hash, and hashing a large preconditioner is slow.
+        terms, bound = self.agreement, self.model.gradient_bound
+        return hash((terms.rule, terms.mechanism, terms.horizon, terms.answers, terms.step, bound, self.n_owners))
+
     @cached_property
     def owner(self) -> tuple[OwnerTerms, ...]:
         """Every owner, one by one, in the order in which rules count them."""
