@@ -61,8 +61,11 @@ class Truth:
 
     def gain(self, i: int, terms: copriv.Agreement, common: Array) -> tuple[float, float]:
         """The relative fall of owner i's error by joining, and its standard error."""
-        without = [self.errors(i, [fit(*rows)]) for rows in (self.train[i], self.public)]
-        home = [personalized(terms, θ, self.train[i], public=self.public).theta for θ in common[:3]]
+        own, public = (fit(*rows) for rows in (self.train[i], self.public))
+        *home, public_at_home = (
+            personalized(terms, θ, self.train[i], public=self.public).theta for θ in (*common[:3], public)
+        )
+        without = [self.errors(i, [model]) for model in (own, public, public_at_home)]
         joined = [self.errors(i, models) for models in (common, home)]
         before, after = (min(each, key=np.mean) for each in (without, joined))
         saved = before - after
@@ -128,7 +131,12 @@ def test_every_verdict_is_the_measured_one_or_open_in_all_places(ground: Any, mo
     monkeypatch.setattr(Figure, "text", lambda f, x, y, s, **o: (drawn.append(s), write(f, x, y, s, **o))[1])
     outlook.plot("curves")
     sentence = "Joining does not pay for anybody" if strata else "Whether joining pays is open for Valley"
-    for where, text in (("terminal", shown), ("picture", " ".join(drawn)), ("notebook", repr(outlook)), ("page", html)):
+    for where, text in (
+        ("terminal", shown),
+        ("picture", " ".join(drawn)),
+        ("notebook as text", repr(outlook)),
+        ("notebook", html),
+    ):
         assert sentence in one_line(text), where
     assert sentence in document["verdict"]
     # Runs on the unions' own records.

@@ -223,7 +223,7 @@ def test_a_close_call_is_said_as_one_and_what_is_known_of_numbers_is_given(visit
     assert said == (
         "Joining pays for Organisation 3, Organisation 4 and Organisation 5. "
         "For Organisation 1 and Organisation 2 it is open. Their own records would be predicted 4 % better. "
-        "Records would be predicted 2 % better if the organisations are alike, 0 % if they differ as real tables do. "
+        "Records would be predicted 2 % better if the organisations hardly differ, 0 % if they differ as real tables do. "
         "Public rows that name their organisation, or a stated heterogeneity, would settle it."
     )
     assert "joining pays with a probability of 55 %" in plain(owner(page, 0))

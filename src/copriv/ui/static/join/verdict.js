@@ -62,7 +62,7 @@ function byHowMuch(view, gain, even) {
   return said;
 }
 
-/** Gains if organisations are alike and if they differ; with their probabilities, where these gains do not show which way it goes. */
+/** Gains if organisations hardly differ and if they differ as real tables do; with their probabilities, where these gains do not show which way it goes. */
 function outcomes(both, worthwhile) {
   const keys = ["if_alike", "if_unlike"];
   const gains = keys.map((key) => both.map((joining) => joining[key].gain));
