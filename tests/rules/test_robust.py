@@ -323,16 +323,19 @@ def test_a_fifth_of_the_owners_lies(table):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("table", [lending, diabetes, cancer])
+@pytest.mark.parametrize("table", [lending, diabetes, cancer, *TABLES])
 def test_caf_bears_every_attack(table):
-    """At most 2.5 times the honest owners' own excess for each attack (docs/explanation/lying-owners.md)."""
-    attacked = dealt(*table())
+    """At most 2.5 times the honest owners' own excess for each attack (docs/explanation/lying-owners.md; `pytest -s`)."""
+    if isinstance(table, str) and not PUBLISHED.exists():
+        pytest.skip("the published tables are not here")
+    attacked = dealt(*(published(table) if isinstance(table, str) else table()))
     attacked.agreement = attacked.agreement.replace(agreement={"robust_by": "caf"})
     attacked.all = attacked.all.under(attacked.all.terms.replace(agreement={"robust_by": "caf"}))
     honest, (robust, averaged) = attacked.honest_alone(400), attacked.nobody_lies(400)
+    times = {name: attacked.attacked(name, 400) / honest for name in ATTACKS}
+    print(table, f"nobody lies {robust / averaged:.2f}", {name: round(each, 2) for name, each in times.items()})
     assert robust <= 1.5 * averaged
-    for name in ATTACKS:
-        assert attacked.attacked(name, 400) <= 2.5 * honest, name
+    assert max(times.values()) <= 2.5
 
 
 @pytest.mark.slow
@@ -356,7 +359,7 @@ def test_where_owners_differ_the_worst_attack_on_the_filter_is_less_than_on_the_
     """On each table where they differ a little; where they differ much, neither bears lies (`pytest -s` prints all)."""
     attacked, found = dealt(*(published(table) if isinstance(table, str) else table()), unlike), {}
     honest = attacked.honest_alone(100)
-    for by in ("filter", "trimmed-mean"):
+    for by in ("filter", "trimmed-mean", "caf"):
         agreed = {"robust_by": None if by == "filter" else by}
         attacked.agreement = attacked.agreement.replace(agreement=agreed)
         attacked.all = attacked.all.under(attacked.all.terms.replace(agreement=agreed))
