@@ -156,14 +156,9 @@ def test_every_screen_says_what_the_sum_would_give(outlook: Forecast, capsys: py
     assert document["in_words"] == sentence
     assert view_of(outlook)["with_sum"] == document
     for hidden, each, words in (
-        (
-            0.5,
-            2.0,
-            "pays for somebody from a budget of 0.5 of every owner with it, and for somebody from a budget of 2 of every "
-            "owner without.",
-        ),
-        (1e-4, None, "typically pays for somebody at any budget with it, and for nobody without."),
-        (None, None, "typically pays for nobody, with or without it."),
+        (0.5, 2.0, "pays for somebody from budgets of 0.5 with it, and from budgets of 2 without."),
+        (1e-4, None, "typically pays for somebody at any budget with it, and at no budget without."),
+        (None, None, "typically pays for somebody at no budget, with or without it."),
     ):
         changed = replace(found, break_even_epsilon=hidden, break_even_epsilon_each=each)
         assert words in str(replace(outlook, with_sum=changed).with_sum_in_words)

@@ -258,14 +258,12 @@ def with_sum(outlook: Forecast) -> str | None:
     if found is None:
         return None
 
-    def for_whom(epsilon: float | None) -> str:
+    def at(epsilon: float | None) -> str:
         if epsilon is None:
-            return "for nobody"
-        if epsilon <= LEAST_EPSILON:
-            return "for somebody at any budget"
-        return f"for somebody from a budget of {plain_number(epsilon)} of every owner"
+            return "at no budget"
+        return "at any budget" if epsilon <= LEAST_EPSILON else f"from budgets of {plain_number(epsilon)}"
 
-    hidden, each = (for_whom(ε) for ε in (found.break_even_epsilon, found.break_even_epsilon_each))
+    hidden, each = at(found.break_even_epsilon), at(found.break_even_epsilon_each)
     least = f"{hidden}, with or without it" if hidden == each else f"{hidden} with it, and {each} without"
     reached, seen = percent(found.together), percent(outlook.together)
     compared = "as without" if reached == seen else f"in place of {seen}"
@@ -273,7 +271,7 @@ def with_sum(outlook: Forecast) -> str | None:
         f'With aggregation = "sum" (the learner sees the sum of answers alone) the best terms found reach {reached} '
         f"{compared}.",
         noise(found.assessment.noise_share),
-        f"Joining typically pays {least}.",
+        f"Joining typically pays for somebody {least}.",
     ]
     return " ".join(filter(None, said))
 
@@ -282,7 +280,7 @@ def noise(share: float | None, cost: str = "that") -> str:
     """Say which share of a cost is noise, and what leaves the rest; nothing where that is not known."""
     if share is None:
         return ""
-    left = "bounds on gradients, the step and the number of answers leave the rest, whatever the noise"
+    left = "bounds on gradients, the step and the number of answers leave the rest"
     return f"Noise is {percent(round(share, 2))} of {cost} on average; {left}."
 
 
