@@ -173,7 +173,7 @@ def of_many_answers(found: Plan, sample: PublicSample, seed: int = 0) -> Plan:
 FINALISTS = 5
 """Finalists, besides those of each promise. With 2, one of the 18 plans of `benchmarks.plan_regret` costs 1.7 times as much;
 the others are the same."""
-MOST_TURNS = 4_000
+MOST_TURNS = 1_000
 """Most queries one after another in the simulated run of a finalist, which then takes seconds."""
 LOOKED_AT = (4, 8, 16, 48)
 """Numbers of answers whose best setting is always a finalist where the fitness is not quadratic."""
