@@ -171,7 +171,9 @@ class Objective(OneAnswer):
             int(np.repeat(np.arange(len(base.owner_tables)), base.counts)[np.argmax(base.weights)])
         ]
         n, (ε, _) = owner.records, owner.budget
-        solver = agreed.tied(n, ε).prepared(records)
+        if agreed.of_rows not in records.kept:
+            records.kept[agreed.of_rows] = agreed.sized(records)
+        solver = agreed.tied(n, ε).prepared(records, records.kept[agreed.of_rows])
         near = solver.minimum(np.zeros(p), start, setting.patient, solver.factored(start))
         drawn = [(draw(self.law(base), p), draw(Law.LAPLACE, p)) for _ in range(runs // 2)]
         tilts, rest = (np.concatenate([np.array(one), -np.array(one)]) for one in zip(*drawn, strict=True))

@@ -71,6 +71,27 @@ def _eigenvalues(matrix: bytes) -> Float[Array, " p"]:
     return np.asarray(np.linalg.eigvalsh(values.reshape(isqrt(len(values)), -1)))
 
 
+@lru_cache(maxsize=4)
+def _inverse(matrix: bytes) -> Float[Array, "p p"]:
+    """Of a symmetric matrix; once for many settings, too."""
+    values = np.frombuffer(matrix)
+    inverse = np.linalg.inv(values.reshape(isqrt(len(values)), -1))
+    return np.asarray(0.5 * (inverse + inverse.T))
+
+
+@dataclass(frozen=True, eq=False)
+class Sized:
+    """Rows in the unit of the terms, with an intercept of 1, and how long each is: the same for every Ξ, r and λ."""
+
+    features: Float[Array, "records p"]
+    lengths: Float[Array, " records"]
+    """‖x‖₁ without the intercept."""
+    norms: Float[Array, " records"]
+    """‖x‖₁, or ‖x‖₂ where δ > 0."""
+    squares: Float[Array, " records"] | None
+    """xᵀPx, and what rounding may have hidden of it; None where the terms have no r."""
+
+
 @dataclass(frozen=True, eq=False)
 class Tilt:
     """The tilted fitness but for records, λ and b: what the parties agreed on."""
@@ -124,8 +145,32 @@ class Tilt:
         """P⁻¹."""
         if self.metric is None:
             return self.matrix
-        inverse = np.linalg.inv(self.matrix)
-        return np.asarray(0.5 * (inverse + inverse.T))
+        return _inverse(self.matrix.tobytes())
+
+    @cached_property
+    def of_rows(self) -> tuple[Any, ...]:
+        """All that `sized` depends on, but for the rows."""
+        metric = None if self.metric is None else self.matrix.tobytes()
+        factors = np.asarray(self.factors, dtype=np.float64).tobytes()
+        return metric, self.reach is None, self.order, self.feature_bound, self.intercept, factors
+
+    def sized(self, records: Records) -> Sized:
+        """The rows, scaled, and how long they are. Rows so long that their weight would be lost in rounding are 0."""
+        with np.errstate(over="ignore", under="ignore"):
+            x = records.features * self.factors
+        lengths = np.abs(x[:, : x.shape[1] - self.intercept]).sum(axis=1)
+        if self.intercept:
+            x[:, -1] = 1.0
+        x[lengths > 1e100 * self.feature_bound] = 0.0
+        squares = None
+        if self.reach is not None:
+            own = np.square(x).sum(axis=1)
+            length = own if self.metric is None else ((x @ self.matrix) * x).sum(axis=1)
+            # The length is computed with rounding, and the bound must hold exactly: what p + 2 roundings of each
+            # coordinate may have hidden is added, which matters where P is ill conditioned.
+            hidden = 8.0 * (x.shape[1] + 2) * np.finfo(float).eps * self.eigenvalues[-1]
+            squares = length + hidden * own
+        return Sized(x, lengths, row_norms(x, self.order), squares)
 
     @cached_property
     def residual(self) -> float:
@@ -165,31 +210,21 @@ class Tilted:
         public = (len(theta) + 8) * 2.0**-53 * float(np.linalg.norm(pulled))
         return a.rounded_predictions(float(np.abs(theta).max())) + public
 
-    def prepared(self, records: Records) -> "Prepared":
-        """The rows, with the weight and the largest slope of each.
+    def prepared(self, records: Records, sized: Sized | None = None) -> "Prepared":
+        """The rows, with the weight and the largest slope of each. sized: `Tilt.sized` of them, where it is at hand.
 
         ω ≤ (B/‖x‖₁)² keeps √ω·x in the ball of B, with an intercept of at most 1: `farthest` and the rounding of
         predictions hold for it as for a row inside. The target is not touched, and neither is the row.
         """
         a = self.agreed
-        with np.errstate(over="ignore", under="ignore"):
-            x = records.features * a.factors
-        lengths = np.abs(x[:, : x.shape[1] - a.intercept]).sum(axis=1)
-        if a.intercept:
-            x[:, -1] = 1.0
-        x[lengths > 1e100 * a.feature_bound] = 0.0  # their weight would be lost in rounding
-        damp = counted_for(lengths, a.feature_bound)
-        if a.reach is not None:
-            length = ((x @ a.matrix) * x).sum(axis=1)
-            # The length is computed with rounding, and the bound must hold exactly: what p + 2 roundings of each
-            # coordinate may have hidden is added, which matters where P is ill conditioned.
-            hidden = 8.0 * (x.shape[1] + 2) * np.finfo(float).eps * a.eigenvalues[-1]
-            length = length + hidden * np.square(x).sum(axis=1)
+        rows = a.sized(records) if sized is None else sized
+        damp = counted_for(rows.lengths, a.feature_bound)
+        if a.reach is not None and rows.squares is not None:
             with np.errstate(over="ignore"):
-                damp = np.minimum(damp, a.reach**2 * (1 - 1e-9) / np.maximum(length, np.finfo(float).tiny))
+                damp = np.minimum(damp, a.reach**2 * (1 - 1e-9) / np.maximum(rows.squares, np.finfo(float).tiny))
         # Finite, so that no slope beyond all floats is left, which times a feature of 0 would be no number.
-        limit = np.minimum(slope_limits(row_norms(x, a.order), a.bound), np.finfo(float).max)
-        return Prepared(self, x, records.target, records.weight / records.weight.sum(), damp, limit)
+        limit = np.minimum(slope_limits(rows.norms, a.bound), np.finfo(float).max)
+        return Prepared(self, rows.features, records.target, records.weight / records.weight.sum(), damp, limit)
 
 
 def counted_for(lengths: Float[Array, " records"], bound: float) -> Float[Array, " records"]:

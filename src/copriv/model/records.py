@@ -265,6 +265,11 @@ class Records(Shown):
         """Largest |φ′| of each row, by bound and norm: a cache that `privacy.clipping` fills."""
         return {}
 
+    @cached_property
+    def kept(self) -> dict[Any, Any]:
+        """What plans compute of these rows for hundreds of settings: a cache that mechanisms fill, never of an owner's rows."""
+        return {}
+
     def with_intercept(self) -> "Records":
         """Append a feature that is always 1."""
         ones = np.ones((len(self), 1))

@@ -89,6 +89,10 @@ def exact_sum(parts: list[Array]) -> Array:
     """Sum of arrays of one shape, with one rounding per number."""
     if len(parts) == 1:
         return parts[0]
+    if len(parts) == 2:
+        total = np.asarray(parts[0] + parts[1])  # one rounding, too
+        if np.isfinite(total).all():
+            return total + 0.0  # as of `fsum`, no −0
     numbers = np.stack([part.ravel() for part in parts], axis=1).tolist()
     return np.array([math.fsum(each) for each in numbers]).reshape(parts[0].shape)
 

@@ -49,6 +49,8 @@ def as_annotated(value: Any, annotation: str) -> Any:
     if isinstance(value, dict):
         return {key: as_annotated(inner, annotation) for key, inner in value.items()}
     if isinstance(value, list | tuple) and "tuple" in annotation:
+        if set(map(type, value)) == {float}:  # rows of large matrices, which are checked often
+            return tuple(value)
         return tuple(as_annotated(inner, annotation) for inner in value)
     if type(value) is not int or "float" not in annotation or "int" in annotation:  # True is no number
         return value
