@@ -12,7 +12,7 @@ import oracle
 from copriv.errors import InvalidInput
 from copriv.losses import Custom, CustomLinear, Hinge, Huber, Logistic, Squared
 from copriv.model.records import BLOCK, Records
-from copriv.privacy.clipping import clip_rows, clipped_mean_gradient, mean_sensitivity
+from copriv.privacy.clipping import clip_rows, clipped_mean_gradient, exact_sum, mean_sensitivity
 from copriv.types import Array, Loss
 
 finite = st.floats(-1e300, 1e300, allow_subnormal=True)
@@ -270,3 +270,14 @@ def test_what_is_kept_of_a_bound_cannot_be_written_to() -> None:
             array[:] = np.inf
     assert np.abs(clipped_mean_gradient(Squared(), rows, np.ones(2), 1.0)).sum() <= 1.0 + 1e-12
     assert np.abs(before).sum() <= 1.0 + 1e-12
+
+
+def test_two_blocks_are_added_up_with_one_rounding_as_more_are() -> None:
+    rng = np.random.default_rng(8)
+    one, other = (rng.normal(size=(40, 5)) * 10.0 ** rng.integers(-200, 200, size=(40, 5)) for _ in range(2))
+    one[0], other[0] = [1.0, -0.0, 0.0, 5e-324, 1.0], [-1.0, -0.0, -0.0, 5e-324, 2.0**-60]
+    expected = np.array([math.fsum(pair) for pair in zip(one.flat, other.flat, strict=True)]).reshape(one.shape)
+    found = exact_sum([one, other])
+    assert found.tobytes() == expected.tobytes()
+    with pytest.raises(OverflowError):
+        exact_sum([np.array([1.7e308]), np.array([1.7e308])])

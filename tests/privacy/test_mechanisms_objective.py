@@ -232,6 +232,38 @@ def test_minima_of_many_tilts_are_those_of_each(surface: Surface, n: int, monkey
         np.testing.assert_allclose(theta, solver.minimum(tilt), rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.parametrize("reach", [None, 1.5])
+@pytest.mark.parametrize("surface", SURFACES, ids=lambda s: s.name)
+def test_a_plan_that_sizes_rows_once_finds_the_same_minima(surface: Surface, reach: float | None) -> None:
+    """By Hessians of single precision, where these point the way; an owner's are of double precision."""
+    rng, p, n = np.random.default_rng(6), 4, 300
+    made = agreed(surface, p, bound=0.4, metric=np.diag([1.0, 2.0, 0.5, 3.0]), reach=reach)
+    records = dataset(n, p, rng, isinstance(surface, Logistic | SmoothedHinge))
+    owners, plans = (made.tied(n, 1.0).prepared(records, *sized) for sized in ((), (made.sized(records),)))
+    for one, other in ((owners.damp, plans.damp), (owners.limit, plans.limit), (owners.features, plans.features)):
+        np.testing.assert_array_equal(one, other)
+    assert owners.rough is None
+    assert plans.rough.dtype == np.float32
+    assert owners.hessian(made.start).dtype == plans.hessian(made.start).dtype == np.float64
+    np.testing.assert_allclose(plans.hessian(made.start), owners.hessian(made.start), rtol=1e-5, atol=1e-6)
+    assert not np.array_equal(plans.hessian(made.start), owners.hessian(made.start))
+    tilts = np.array([0.0, 1e-3, 0.1, 10.0])[:, None] * rng.laplace(size=(4, p))
+    found = plans.minima(tilts, plans.minimum(np.zeros(p)))
+    assert (np.linalg.norm(owners.gradient(found, tilts), axis=1) <= 0.5 * made.residual).all()
+
+
+@pytest.mark.parametrize("unit", [1e-16, 1e16])
+def test_single_precision_is_for_rows_within_its_range(unit: float) -> None:
+    made, records = agreed(anchor=1e20), Records.of(unit * np.eye(2), np.ones(2))
+    assert made.tied(2, 1.0).prepared(records, made.sized(records)).rough is None
+
+
+def test_single_precision_is_for_hessians_that_it_does_not_blur() -> None:
+    records = dataset(300, 2, np.random.default_rng(7), True)
+    weak = agreed(anchor=1e-9, regularization=1e-9)
+    assert weak.tied(300, 1.0).prepared(records, weak.sized(records)).rough is None
+
+
 @pytest.mark.parametrize("surface", SURFACES, ids=lambda s: s.name)
 def test_a_hessian_at_hand_changes_how_a_minimum_is_found_and_not_which(surface: Surface, monkeypatch) -> None:
     """Near ones are used again; one of another place (a multiple of what it is) is left, and the end is the same."""

@@ -91,6 +91,17 @@ class Sized:
     squares: Float[Array, " records"] | None
     """xᵀPx, and what rounding may have hidden of it; None where the terms have no r."""
 
+    @cached_property
+    def single(self) -> Any:
+        """The rows in single precision, of which a Hessian takes half the time; None where they are out of its range."""
+        largest = float(np.abs(self.features).max())
+        return self.features.astype(np.float32) if 1e-15 <= largest <= 1e15 else None
+
+    @cached_property
+    def own(self) -> Float[Array, " records"]:
+        """‖x‖₂² of each."""
+        return np.asarray(np.square(self.features).sum(axis=1))
+
 
 @dataclass(frozen=True, eq=False)
 class Tilt:
@@ -211,7 +222,7 @@ class Tilted:
         return a.rounded_predictions(float(np.abs(theta).max())) + public
 
     def prepared(self, records: Records, sized: Sized | None = None) -> "Prepared":
-        """The rows, with the weight and the largest slope of each. sized: `Tilt.sized` of them, where it is at hand.
+        """The rows, with the weight and the largest slope of each. sized: `Tilt.sized` of them, where a plan has it at hand.
 
         ω ≤ (B/‖x‖₁)² keeps √ω·x in the ball of B, with an intercept of at most 1: `farthest` and the rounding of
         predictions hold for it as for a row inside. The target is not touched, and neither is the row.
@@ -224,7 +235,18 @@ class Tilted:
                 damp = np.minimum(damp, a.reach**2 * (1 - 1e-9) / np.maximum(rows.squares, np.finfo(float).tiny))
         # Finite, so that no slope beyond all floats is left, which times a feature of 0 would be no number.
         limit = np.minimum(slope_limits(rows.norms, a.bound), np.finfo(float).max)
-        return Prepared(self, rows.features, records.target, records.weight / records.weight.sum(), damp, limit)
+        share = records.weight / records.weight.sum()
+        rough = rows.single if sized is not None and self._bears_single_precision(rows, share) else None
+        return Prepared(self, rows.features, records.target, share, damp, limit, rough)
+
+    def _bears_single_precision(self, rows: Sized, share: Array) -> bool:
+        """Whether a Newton step by a Hessian of single precision leaves less than KEPT of the gradient by its rounding.
+
+        That is at most eps·c·Σ share·‖x‖² in norm, the trace being no less than the norm, and F is curved by the rest at least.
+        """
+        a = self.agreed
+        least = self.firmness / float(a.eigenvalues[-1]) + a.regularization
+        return bool(np.finfo(np.float32).eps * a.surface.curvature * (share @ rows.own) <= KEPT * least)
 
 
 def counted_for(lengths: Float[Array, " records"], bound: float) -> Float[Array, " records"]:
@@ -245,6 +267,8 @@ class Prepared:
     damp: Float[Array, " records"]
     """ω."""
     limit: Float[Array, " records"]
+    rough: Any = None
+    """The rows in single precision, where Hessians are to be made of these: they change how soon a minimum is found."""
 
     def gradient(self, theta: Float[Array, "*batch p"], tilt: Float[Array, "*batch p"]) -> Float[Array, "*batch p"]:
         """∇F at each θ, under its tilt."""
@@ -263,7 +287,8 @@ class Prepared:
         z = self.features @ theta
         curved = self.share * self.damp * a.surface.bend(z, self.target)
         curved[np.abs(self.damp * a.surface.slope(z, self.target)) > self.limit] = 0.0
-        root = self.features * np.sqrt(curved)[:, None]  # of a matrix and its own transpose BLAS computes one half
+        x = self.features if self.rough is None else self.rough
+        root = x * np.sqrt(curved).astype(x.dtype)[:, None]  # of a matrix and its own transpose BLAS computes one half
         return np.asarray(root.T @ root + a.regularization * np.eye(len(theta)) + self.tilted.firmness * a.inverse)
 
     def factored(self, theta: Float[Array, " p"]) -> Factors:

@@ -90,7 +90,8 @@ def exact_sum(parts: list[Array]) -> Array:
     if len(parts) == 1:
         return parts[0]
     if len(parts) == 2:
-        total = np.asarray(parts[0] + parts[1])  # one rounding, too
+        with np.errstate(all="ignore"):  # a warning would tell of single rows
+            total = np.asarray(parts[0] + parts[1])  # one rounding, too
         if np.isfinite(total).all():
             return total + 0.0  # as of `fsum`, no −0
     numbers = np.stack([part.ravel() for part in parts], axis=1).tolist()
