@@ -64,9 +64,7 @@ def serve(
     ] = "127.0.0.1:7443",
     query: options.Query = "",
     policy: options.PolicyFile = None,
-    ahead: Annotated[
-        int, option("Pay for N answers ahead and draw the next one's noise.", env="AHEAD", metavar="N", min=0)
-    ] = 0,
+    ahead: Annotated[int, option("Pay for N answers ahead.", env="AHEAD", metavar="N", min=0)] = 0,
     memory: options.Memory = None,
     give_up: Annotated[
         float, option("How long to dial without an answer.", env="GIVE_UP", metavar="SECONDS", min=1)
@@ -129,7 +127,7 @@ def serve(
                 terms, name, records, by_name(terms.model.loss, terms.model.threshold), file,
                 GrpcDialer(learner, own, rules.learner), policy=rules, keys=own,
                 dictionary=dictionary.fingerprint if dictionary else "", columns=columns,
-                patience=Patience(give_up=give_up), log=agent_log, noise_ahead=ahead > 0,
+                patience=Patience(give_up=give_up), log=agent_log,
             )  # fmt: skip
             service.slot = agent.slot
 
