@@ -222,7 +222,7 @@ def _csv_pieces(path: Path, columns: Sequence[str], options: pa.csv.ReadOptions)
     convert = pa.csv.ConvertOptions(include_columns=list(columns), column_types=text, strings_can_be_null=False)
     rows = 0
     with pa.csv.open_csv(path, options, _PARSE, convert) as reader:
-        yield reader.schema.empty_table()
+        yield pa.Table.from_batches([], reader.schema)  # `empty_table` would import pandas
         for batch in reader:
             rows += batch.num_rows
             yield pa.Table.from_batches([batch])
