@@ -279,6 +279,8 @@ def _own_records(
     agreement: Agreement, name: str, data: str, query: str, dictionary: "PublicDictionary | None", memory: float | None
 ) -> "tuple[Records | InBlocks, tuple[str, ...]]":
     """An owner's records, in memory unless they need more than `memory` megabytes."""
+    import pyarrow
+
     from copriv.network.setup import memory_needed, n_parameters, owner_records, streamed_records
 
     if memory is not None and name in agreement.owner_names:
@@ -289,6 +291,8 @@ def _own_records(
                 "they are read in blocks for each answer"
             )
             return streamed_records(agreement, name, data, query, dictionary)
+    # The table is read once, and Arrow's own pool would keep what that took: 9 MB of a small CSV table's process.
+    pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     return owner_records(agreement, name, data, dictionary, query)
 
 
