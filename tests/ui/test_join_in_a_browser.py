@@ -252,6 +252,24 @@ def test_a_close_call_is_said_as_one_and_what_is_known_of_numbers_is_given(visit
     assert "0.5 (0.2 or more, and perhaps none is enough)" in page.locator("#worth tbody tr").nth(2).inner_text()
 
 
+def test_on_everybodys_records_a_yes_is_over_the_better_of_own_and_public_model(visitor):
+    """ "Instead of 5 % alone" was said where the public rows alone reach 1 %."""
+    page = visitor.page
+
+    def of_everybody(route):
+        answer = route.fetch()
+        view = answer.json()
+        for row, rival in zip(view.get("owners", []), ("alone", "public"), strict=False):
+            row |= {"verdict": "yes", "rival": rival, "alone": 0.05}
+        route.fulfill(json=view | {"goal": "common", "public_only": 0.01})
+
+    page.route("**/api/join/*", of_everybody)
+    visitor.enter()
+    visitor.exactly()
+    assert "instead of 5 % alone." in plain(owner(page, 0))
+    assert "instead of 1 % by the public rows alone." in plain(owner(page, 1))
+
+
 def test_names_stay_in_their_place_and_a_link_can_be_had_where_nothing_may_be_copied(visitor):
     page = visitor.enter()
     name(page, 0).fill("בנק" + "x" * 190)

@@ -1,6 +1,8 @@
 """The page and its report tell a forecast's verdict sentence by sentence, in every language, and draw it without scrolling."""
 
+import contextlib
 import re
+from pathlib import Path
 
 import pytest
 
@@ -24,14 +26,16 @@ def plain(text):
 def told(request, tmp_path_factory):
     """A forecast, and where the page begins with its agreement."""
     folder = tmp_path_factory.mktemp("told")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        if request.param == "template":
-            (folder / "agreement.toml").write_text(packaged_text("agreement.toml"))
-        else:
-            unions.write(folder, request.param == "strata")
-        with as_process("ui", "agreement.toml", "--no-browser", log=folder / "log") as (address, _):
-            yield request.param, copriv.forecast("agreement.toml"), address
+    with contextlib.ExitStack() as stack:
+        with contextlib.chdir(folder):
+            if request.param == "template":
+                Path("agreement.toml").write_text(packaged_text("agreement.toml"))
+            else:
+                unions.write(folder, request.param == "strata")
+            outlook = copriv.forecast("agreement.toml")
+            page = as_process("ui", "agreement.toml", "--no-browser", log=folder / "log")
+            address, _ = stack.enter_context(page)
+        yield request.param, outlook, address
 
 
 @pytest.mark.parametrize("width", [1280, 420])

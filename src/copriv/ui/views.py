@@ -300,7 +300,7 @@ def _rows(question: Question, made: Prepared, members: Consortium, public_only: 
         row: dict[str, Any] = {"name": seat.terms.get("name"), "joined": seat.joined, "unlike": seat.unlike}
         row["count"] = seat.terms.get("count", 1)
         if not seat.joined:
-            rows.append(row | {"if_it_came": _if_it_came(seat, made, members, together, public_only)})
+            rows.append(row | {"if_it_came": _if_it_came(seat, agreed, made, members, public_only)})
             continue
         i += 1
         row |= {
@@ -355,19 +355,24 @@ def _on_own(
 
 
 def _if_it_came(
-    seat: Seat, made: Prepared, members: Consortium, together: float, public_only: float
+    seat: Seat, agreed: Agreement, made: Prepared, members: Consortium, public_only: float
 ) -> dict[str, Any] | None:
-    """The gain of an owner outside the consortium, and of the others, if it joined. None where its terms are not valid."""
+    """The gain of an owner outside the consortium, and of the others, if it joined. None where its terms are not valid.
+
+    agreed: what the page asks for, where `made` may be a forecast for another goal. "alone" in the result: the best that it
+    has without joining.
+    """
     terms = {"agreement": {"rule": "auto"}, "model": {"loss": "squared"}, "owner": [seat.terms]}
     try:
         wider = Agreement.of(terms).owner_tables[0]
     except AgreementError:
         return None
     more = members.joined_by(wider.records, wider.epsilon, wider.overlap, wider.number)
-    alone, with_it = float(made.alone(more)[-1]), more.together()
-    gain, pays = together - with_it, with_it < alone
-    if made.agreement.goal == "own":
-        (own,), (most,) = _on_own([wider], made, with_it, public_only, made.agreement.worthwhile)
+    public = public_only + members.information * (1.0 / more.total - 1.0 / members.total)
+    alone, with_it = min(float(made.alone(more)[-1]), _without_answers(more, public)), more.together()
+    gain, pays = members.together() - with_it, with_it < alone
+    if agreed.goal == "own":
+        (own,), (most,) = _on_own([wider], made, with_it, public_only, agreed.worthwhile)
         alone, pays, with_it = own["without"], bool(with_it < most), min(own["together"], own["personalized"])
     return {"together": with_it, "alone": alone, "joining_pays": pays, "gain_to_others": gain}
 

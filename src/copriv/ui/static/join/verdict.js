@@ -16,7 +16,7 @@ export function why(row, view) {
   const values = own
     ? { together: percent(Math.min(own.together, own.personalized)), alone: percent(row.own_without) }
     : { together: percent(row.together), alone: percent(row.alone), public: percent(view.public_only) };
-  const reason = own ? "because.own" : { open: "because.close", yes: "because", no: `because.${row.rival}` }[kind];
+  const reason = own ? "because.own" : { open: "because.close", yes: `because.over.${row.rival}`, no: `because.${row.rival}` }[kind];
   return [badge, ": ", t(`owner.${reason}`, values), ...surely(row)];
 }
 
