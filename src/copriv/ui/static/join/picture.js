@@ -23,12 +23,15 @@ export function standalone(drawn, scheme = "") {
 export async function picture(view) {
   const { drawn, colours } = standalone(drawing(view, WIDTH - 60));
   const text = (id) => document.getElementById(id).textContent;
-  let y = 24;
-  const written = (id, most, size, weight) => wrapped(text(id), most).map((one) => {
-    y += 1.4 * size;
-    return svg("text", { x: 30, y, "font-size": size, "font-weight": weight, fill: colours.ink, "font-family": colours.font }, one);
-  });
-  const said = [written("verdict", 72, 20, 600), written("verdict-numbers", 110, 15, 400), written("verdict-notes", 110, 15, 400)];
+  let y = 20;
+  const written = (id, most, size, weight) => {
+    y += 0.5 * size;
+    return wrapped(text(id), most).map((one) => {
+      y += 1.4 * size;
+      return svg("text", { x: 30, y, "font-size": size, "font-weight": weight, fill: colours.ink, "font-family": colours.font }, one);
+    });
+  };
+  const said = [written("verdict", 62, 20, 600), written("verdict-numbers", 96, 15, 400), written("verdict-notes", 96, 15, 400)];
   drawn.setAttribute("x", 30);
   drawn.setAttribute("y", y + 20);
   const height = y + 370;
