@@ -6,6 +6,7 @@ peak of its memory:
 - forecasts of owners that all differ in their records and ε, and of ten kinds, without imports, beside ten owners;
 - `copriv forecast` of what `copriv init` writes, beside `import copriv.forecast`;
 - `copriv data check` of Parquet and CSV tables of twenty columns, in at most 500 MB, beside DuckDB's scan of the same file;
+- a pass over a table of a PostgreSQL server, beside a binary copy of it that nothing reads;
 - simulations of 86 owners, of many features, beside the bare products of records and models;
 - `copriv owner serve` in a run of a few answers, beside its imports;
 - answers over a network, a second, beside a bare gRPC echo (`benchmarks.throughput`).
@@ -27,8 +28,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import throughput
+from benchmarks import postgresql, throughput
 from copriv import Agreement, Problem, Records
+from copriv.data.sql import stream_sql
 from copriv.network.setup import make_consortium, share_out
 from copriv.privacy.ledger.create import create_ledger
 
@@ -41,7 +43,6 @@ RECORDS = 1000
 TEMPLATE_GOAL = 3.0
 """Most seconds of processor of the default template's forecast, imports included."""
 NOT_YET = (
-    "PostgreSQL as a source",
     "backends of sweeps (Ray, Dask)",
     "rules other than S1 and A2 in rounds of many features",
 )
@@ -89,6 +90,15 @@ duckdb.sql(f"select {sums} from '{sys.argv[1]}'").fetchall()
 """
     + END
 )
+QUERY = "select * from t"
+WAITED = """
+import sys, time
+from benchmarks.scale import QUERY, copied, read
+waited = time.perf_counter()
+{}(sys.argv[1])
+begun = time.process_time() - (time.perf_counter() - waited)
+"""
+OF_POSTGRESQL, COPY = WAITED.format("read") + END, WAITED.format("copied") + END
 SIMULATION = (
     """
 import sys, time
@@ -152,6 +162,7 @@ class Sizes:
     different: Sequence[int] = (10, 100, 1000, 5000)
     of_ten_kinds: Sequence[int] = (10, 1000, 100_000)
     rows: Sequence[int] = (100_000, 1_000_000, 10_000_000)
+    of_postgresql: Sequence[int] = (100_000, 1_000_000)
     features: Sequence[int] = (10, 100, 300)
     repeats: int = 5
     answers: int = 400
@@ -163,7 +174,7 @@ class Sizes:
         return before is not None and size <= self.most.get(what, np.inf)
 
 
-QUICK = Sizes((10,), (), (1000,), (10,), 1, 0)
+QUICK = Sizes((10,), (), (1000,), (1000,), (10,), 1, 0)
 GOALS = {("different", 1000): "2", ("different", 5000): "5", ("ten kinds", 1000): "2"}
 
 
@@ -296,6 +307,42 @@ def of_rows(sizes: Sizes, limit: float) -> list[Row]:
     return rows
 
 
+def read(address: str) -> int:
+    """Read all rows of QUERY as an owner does."""
+    return sum(piece.num_rows for piece in stream_sql(address, QUERY)())
+
+
+def copied(address: str) -> None:
+    """Have all rows of QUERY sent in PostgreSQL's binary format."""
+    import psycopg
+
+    with psycopg.connect(address) as connection, connection.cursor().copy(f"copy ({QUERY}) to stdout binary") as sent:
+        while sent.read():
+            pass
+
+
+def of_postgresql(sizes: Sizes, limit: float) -> list[Row]:
+    """Passes over a PostgreSQL table, in seconds that the owner waits; none where no server is installed."""
+    import psycopg
+
+    rows, columns = [], ", ".join(f"round(random()::numeric, 6)::float8 as c{i}" for i in range(COLUMNS))
+    try:
+        with postgresql.server() as address:
+            for n in sizes.of_postgresql:
+                with psycopg.connect(address) as connection:
+                    connection.execute("drop table if exists t")
+                    connection.execute(f"create table t as select {columns} from generate_series(1, {n})")
+                passes = [[used(code, limit, address) for _ in range(3)] for code in (COPY, OF_POSTGRESQL)]
+                copied, read = (sorted(filter(None, one), key=lambda one: one.seconds) for one in passes)
+                found, beside = (one[len(one) // 2] if one else None for one in (read, copied))
+                rows.append(
+                    Row(f"a pass over {n:,} rows of PostgreSQL", found, beside.seconds if beside else limit, "2")
+                )
+    except FileNotFoundError as missing:
+        print(missing)
+    return rows
+
+
 def table_of(rows: int) -> Agreement:
     """One owner of a table of COLUMNS columns, the last of which is the target."""
     names = [f"c{i}" for i in range(COLUMNS)]
@@ -381,6 +428,8 @@ included.
   of their own; those of ten kinds are told with a `count` each. The default template is the file that `copriv init` writes,
   imports included; its goal is in seconds, and those without a unit are in times.
 - **Checks** are `copriv data check --memory 500` of {COLUMNS} columns, imports included, beside DuckDB's sum of every column.
+- **Passes over PostgreSQL** are of tables of {COLUMNS} columns on the same machine, beside a binary copy that nothing reads:
+  the median of three, in seconds that the owner waits, the server's work included.
 - **Simulations** are of {OWNERS} owners with {RECORDS:,} records, {RUNS} runs and 20 rounds, beside the products XΘ and XᵀS
   that each owner's records would need in each round. The data are {8e-6 * OWNERS * RECORDS:.2g} MB for each feature, made
   in the same process, whose imports take about 130 MB.
@@ -413,7 +462,7 @@ def main() -> None:
     asked = parser.parse_args()
     most = {what: n for what in ("owners", "rows", "features") if (n := getattr(asked, what)) is not None}
     sizes, rows = QUICK if asked.quick else Sizes(repeats=asked.repeats, most=most), list[Row]()
-    for part in (of_an_owner, template, of_features, of_rows, of_owners):
+    for part in (of_an_owner, template, of_features, of_rows, of_postgresql, of_owners):
         for row in part(sizes, asked.limit):
             rows.append(row)
             print(row.line(asked.limit), flush=True)

@@ -210,6 +210,14 @@ def test_a_person_with_several_rows_and_no_column_is_told_what_epsilon_means(fol
     assert agreement.owner[0].unit is None
 
 
+def test_one_row_a_person_is_agreed_only_where_somebody_says_so(folder):
+    """Enter stated nothing, and neither did a 1 that was typed: the report took two rows as an example."""
+    for typed, agreed in (("", None), ("unknown", None), ("1", 1)):
+        ask, _ = answers("", "", "rate", "", "", typed)
+        agreement = wizard.asked(ask, lambda _: None, folder / "public.csv", True)
+        assert {(owner.unit, owner.unit_records) for owner in agreement.owner} == {(None, agreed)}
+
+
 def test_each_comment_stands_at_the_line_that_it_is_about(folder):
     ask, _ = answers("", "", "rate", "", "", "4", "member")
     lines = wizard.written(wizard.asked(ask, lambda _: None, folder / "public.csv", True)).splitlines()
@@ -263,6 +271,7 @@ def test_what_cannot_be_is_one_line_and_writes_nothing(copriv, folder, arguments
     pd.DataFrame({"name": [f"a{k}" for k in range(99)], "x": range(99)}).to_csv("names.csv", index=False)
     done = copriv("init", "mine.toml", *arguments)
     assert (done.code, says in done.err) == (code, True), done.err
+    assert "--strata" not in arguments or "Proposed" not in done.err, "what is wrong is said first"
     assert not (folder / "mine.toml").exists()
 
 

@@ -276,3 +276,9 @@ def test_a_report_beside_a_model_whose_run_did_not_finish(tmp_path: Path) -> Non
     assert run([*call, "--unfinished"]) == 0
     left.model.unlink()
     assert run(call) == 0
+
+
+def test_a_model_that_is_not_there_is_named_once(copriv):
+    """The line began with nowhere.json: nowhere.json."""
+    done = copriv("export", "nowhere.json", "--skops", "out.skops")
+    assert (done.code, done.err.count("nowhere.json")) == (3, 1), done.err

@@ -461,6 +461,21 @@ def test_many_equal_owners_are_run_as_fewer_of_the_same_noise():
     assert as_few(short) == short  # ends before everybody has talked
 
 
+def test_owners_in_turns_whose_run_takes_minutes_are_no_finalists(monkeypatch):
+    """A hundred thousand owners of ten kinds took over 200 s: a run of theirs in turns has tens of thousands of steps."""
+
+    def in_turns(rule):
+        terms = agreed(terms={"rule": rule, "communication": "any", "horizon": 1000}, count=20)
+        ran = [one.agreement for one in plan(Problem.forecasting(terms, rows()), **QUICK).measured]
+        return {not one.synchronous and one.agreement.window == 1 for one in ran if not one.one_answer}
+
+    assert in_turns("auto") == {True, False}, "sixty owners in turns are run"
+    monkeypatch.setattr(planner, "MOST_TURNS", 30)
+    assert in_turns("auto") == {False}
+    monkeypatch.setattr(planner, "MOST_TURNS", -1)
+    assert in_turns("S1") == {False}, "where nothing is left, all are finalists"
+
+
 @pytest.mark.parametrize(("mechanism", "delta"), [("laplace", 0.0), ("gaussian", 1e-6)])
 def test_unequal_owners_in_rounds_are_run_as_fewer_equal_ones_of_the_same_noise(mechanism, delta):
     terms = {"rule": "A2", "answers": 3, "horizon": 300, "step": 0.1, "window": 100, "schedule": "rounds"}

@@ -185,12 +185,16 @@ class _Steps:
             return self._declared([one for one in found if one.name in (*features, target)], target)
         table = read_table(path)
         found = list(proposals(table))
+        naming = ["none", *(one.name for one in found if one.kind != "bounds")]
+        if self._strata not in naming:
+            there = ", ".join(naming[1:13]) or "none"
+            raise InvalidInput(f"--strata: {path} has no column {self._strata!r} of names; of names it has {there}")
         self._found(f"   Proposed from its {counted(len(table), 'row')}, ranges rounded outward:")
         for one in found:
             self._found(f"      {one.name}: {said_of(one) if one.kind else f'left out, for it {one.why_not}'}")
-        return self._chosen(found, str(path))
+        return self._chosen(found, naming, str(path))
 
-    def _chosen(self, found: Sequence[Proposal], public: str) -> tuple[dict[str, Any], str]:
+    def _chosen(self, found: Sequence[Proposal], naming: Sequence[str], public: str) -> tuple[dict[str, Any], str]:
         """Ask which of the columns found in public rows to use, and how to declare them."""
         usable = [one for one in found if one.kind is not None]
         aims = [one.name for one in usable if one.predictable]
@@ -198,10 +202,6 @@ class _Steps:
             raise InvalidInput(
                 f"{public}: needs a number or two classes to predict, without missing values, and one more column"
             )
-        naming = ["none", *(one.name for one in found if one.kind != "bounds")]
-        if self._strata not in naming:
-            there = ", ".join(naming[1:13]) or "none"
-            raise InvalidInput(f"--strata: {public} has no column {self._strata!r} of names; of names it has {there}")
         whose = self._until(
             "Column that says which owner's each row is like, if one does", self._strata,
             partial(_among, names=naming),
@@ -267,9 +267,15 @@ class _Steps:
             "\n   May one person have several rows? Epsilon protects one row: with k rows of one person, it is k epsilon"
         )
         self._say("   for that person; unless a column says whose each row is, and then it protects the person.")
-        rows = self._until("Rows of one person, at most", "1", partial(_whole, most=10**6))
-        if rows == 1:
+
+        def most(text: str) -> int | None:
+            return None if text.lower() == "unknown" else _whole(text, 10**6)
+
+        rows = self._until("Rows of one person, at most (a number, or unknown)", "unknown", most)
+        if rows is None:
             return {}
+        if rows == 1:
+            return {"unit_records": 1}
         declared = [*data["features"], data["target"]]
         column = self._until("Column that says whose a row is, if one does", "none", partial(_new, taken=declared))
         if column == "none":

@@ -107,8 +107,8 @@ def better_by(outlook: Forecast) -> str:
         if outlook.agreed.agreement.data.declared_only:
             models = "Models are above the best on own records; at home: personalized there. "
     return (
-        f"{models}better by: how much lower joining makes the error (the typical difference, not the difference of the "
-        f"typical); it pays from {least}."
+        f"{models}better by: by how much joining typically lowers the error (medians, so columns need not add up); it pays "
+        f"from {least}."
     )
 
 

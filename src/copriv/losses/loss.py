@@ -57,7 +57,7 @@ class OfMargin(OfPrediction):
             row = int(np.argmax(bad))
             raise DataError(
                 f"target: record {row + 1}, counted from 1, is {target[row]:g}; the {self.name} loss needs labels −1 and 1 "
-                "(declare two classes in data.categories, or map the classes to −1 and 1, or use loss = 'squared')"
+                '(declare two classes in data.categories, or map the classes to −1 and 1, or agree on model.loss = "squared")'
             )
 
 

@@ -186,7 +186,7 @@ class Objective(OneAnswer):
         return what, f"its fitness tilted by {noise_in_words(self.law(agreed), self.scale(agreed, owner))}"
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=64)
 def _tried_by_all(
     base: AgreedTerms, setting: Setting, n_parameters: int, feature_bound: float | None, loss: Any
 ) -> tuple[Perturbation, float, float]:

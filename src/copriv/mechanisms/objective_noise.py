@@ -1,4 +1,4 @@
-"""Objective perturbation: an owner fits its own model once, to a fitness tilted by noise, and releases the model.
+"""The noise of objective perturbation, and its guarantee: what a budget buys of tilt, curvature and remainder.
 
 With M = λP⁻¹ + σI, P the agreed public preconditioner (I without one), σ the regulariser's strength, θ₀ the agreed
 start and b a vector of independent draws, the owner finds

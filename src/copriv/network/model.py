@@ -120,8 +120,8 @@ class Model(Shown):
         try:
             model = cls.of(read_document(path))
         except InvalidInput as error:
-            said = str(error)
-            raise InvalidInput(f"{path}: {said.removeprefix('model: ')}") from None
+            said = str(error).removeprefix("model: ").removeprefix(f"{path}: ")
+            raise InvalidInput(f"{path}: {said}") from None
         if not (unfinished or model.finished_run):
             raise InvalidInput(
                 f"{path}: the run of this model did not finish ({model.record.get('outcome') or 'it does not say why'}), so "

@@ -114,8 +114,7 @@ def plan(
     if not priced:
         why = " and the sums of so few owners" * terms.summed
         raise AgreementError(f"agreement.rule: no rule fits the agreed communication{why}; name another, or allow any")
-    quadratic = public.fitness.quadratic is not None
-    finalists = finalists_of(priced, quadratic)
+    finalists = finalists_of(priced, public)
     first = finalists[0]
     measured: dict[Any, Choice] = {}
     if not terms.one_answer:
@@ -132,7 +131,7 @@ def plan(
     with_sum, in_sums = None, dict[Any, Choice]()
     if (summed := terms.in_sums()) is not None:
         hidden_problem = public.under(summed)
-        if not terms.one_answer and (hiding := finalists_of(priced_of(summed, noises, tables), quadratic)):
+        if not terms.one_answer and (hiding := finalists_of(priced_of(summed, noises, tables), hidden_problem)):
             _, in_sums = run_finalists(hidden_problem, hiding, runs, seed)
         in_sums |= measured_once(replace(found, problem=hidden_problem), one_answer, public_start, runs, seed)
         with_sum = min(in_sums.values(), key=lambda choice: choice.fitness, default=None)
@@ -174,6 +173,8 @@ def of_many_answers(found: Plan, sample: PublicSample, seed: int = 0) -> Plan:
 FINALISTS = 5
 """Finalists, besides those of each promise. With 2, one of the 18 plans of `benchmarks.plan_regret` costs 1.7 times as much;
 the others are the same."""
+MOST_TURNS = 1_000
+"""Most queries one after another in the simulated run of a finalist, which then takes seconds."""
 LOOKED_AT = (4, 8, 16, 48)
 """Numbers of answers whose best setting is always a finalist where the fitness is not quadratic."""
 WIDER, SHORTER = (1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 16.0), (1.0, 0.7, 0.5, 0.35, 0.25)
@@ -182,16 +183,18 @@ FINALIST_WORLDS = 6
 """Worlds in which a finalist is run. With 3, the same plans cost 0.66 to 1.5 times as much."""
 
 
-def finalists_of(priced: list[Priced], quadratic: bool) -> list[Candidate]:
+def finalists_of(priced: list[Priced], public: Problem) -> list[Candidate]:
     """The cheapest few settings, at most one for each rule, number of answers, start and noise, and the best of each promise.
 
-    The table assumes a quadratic fitness; for others, the best setting of each of LOOKED_AT is a finalist too.
+    The table assumes a quadratic fitness; for others, the best setting of each of LOOKED_AT is a finalist too. Settings in
+    which so many owners take turns that running them takes minutes are left out where there are others.
     """
     chosen: dict[tuple[Any, ...], Candidate] = {}
     had: set[Any] = set()
-    for p in sorted(priced, key=lambda p: p.cost + p.table.sample.optimum.value):
+    ranked = sorted(priced, key=lambda p: p.cost + p.table.sample.optimum.value)
+    for p in [p for p in ranked if p.turns <= MOST_TURNS] or ranked:
         news: set[Any] = {p.promises}
-        if not quadratic:
+        if public.fitness.quadratic is None:
             news |= {p.response.answers} & set(LOOKED_AT)
         if p.kind not in chosen and (len(chosen) < FINALISTS or not news <= had):
             chosen[p.kind] = p.candidate()

@@ -30,6 +30,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
+from copriv.agreement.participants import bundles_in_turns
 from copriv.mechanisms import GradientNoise, Guarantee
 from copriv.plan.candidates import Bounded, participants_of, sums_of
 from copriv.populations.public_sample import PublicSample
@@ -225,6 +226,15 @@ class Priced:
     def promises(self) -> tuple[bool, bool, bool]:
         """Pure ε, asynchronous, one answer."""
         return self.pure, not self.response.way.together, self.response.answers == 1
+
+    @property
+    def turns(self) -> int:
+        """Number of queries, one after another, of a simulated run; 0 where owners answer together."""
+        if self.response.way.turns is None:
+            return 0
+        a, P, *_ = self.table.directions
+        N = participants_of(self.table.bounded.problem.terms, self.group_size)
+        return self.response.answers * bundles_in_turns(N, float(self.step[self.where[0]] * (P * a).max()))
 
     def candidate(self) -> "Candidate":
         """The setting with the cheapest step and Ξ."""
