@@ -164,8 +164,7 @@ class Mechanism(ABC):
     def promise(self, agreed: AgreedTerms, owner: OwnerTerms) -> str:
         """All that will ever leave an owner, in words: how many of what, with which noise, at what price."""
         what, noise = self.leaves(agreed, owner)
-        δ = f", delta {owner.delta:g}" if owner.delta > 0 else ""
-        return f"{what}, with {noise}: epsilon {owner.epsilon:g}{δ} over the run{self.promise_in_sums(agreed, owner)}"
+        return f"{what}, with {noise}: {budget_in_words(owner)} over the run{self.promise_in_sums(agreed, owner)}"
 
     def promise_in_sums(self, agreed: AgreedTerms, owner: OwnerTerms) -> str:
         """Against whom an owner's ε holds, and what remains against all others; "" where answers are seen by themselves."""
@@ -235,6 +234,13 @@ def shared_noise(
         for owner, weight, sensitivity in zip(owners, weights, moved, strict=True)
     ]  # fmt: skip
     return SharedNoise(mechanism.law(agreed), parts, agreed.colluding, len(unit), bound, unit, agreed.dropouts)
+
+
+def budget_in_words(owner: OwnerTerms) -> str:
+    """ "epsilon 1, delta 1e-06"; δ only where there is one."""
+    if owner.delta == 0:
+        return f"epsilon {owner.epsilon:g}"
+    return f"epsilon {owner.epsilon:g}, delta {owner.delta:g}"
 
 
 def against(colluding: int) -> str:

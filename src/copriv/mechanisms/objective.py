@@ -194,9 +194,9 @@ def _tried_by_all(
 
     Both the terms and the setting are frozen, so nothing has to be forgotten.
     """
-    P, terms = setting.terms["preconditioner"], setting.terms
+    terms = setting.terms
     agreed = perturbation(base, n_parameters, feature_bound, loss).smoothed(
-        setting.smoothing, bound=setting.bound, metric=None if P is None else np.array(P), reach=terms["reach"],
+        setting.smoothing, bound=setting.bound, metric=setting.preconditioner, reach=terms["reach"],
         anchor=terms.get("anchor"),
     )  # fmt: skip
     w, noise_scale = base.weights, cache(agreed.noise_scale)
