@@ -24,12 +24,15 @@ from copriv.rules import named
 @drawn
 def curves(outlook: Forecast) -> Figure:
     """Plot expected ψ against k with the band of 90 % of runs, for the agreed and the recommended terms."""
-    terms = [(outlook.agreed, style.ALONE[0], "agreed"), (outlook.recommended, style.TOGETHER, "recommended")]
+    figure = style.sheet(10.2, 5.1)
     if outlook.comparison.same:
         terms = [(outlook.recommended, style.TOGETHER, "agreed and recommended")]
-    figure = style.sheet(10.2, 5.1)
-    left = style.panel(figure, 1.07, 0.75, 6.98 if len(terms) == 1 else 3.25, 2.75)
-    panels = [left] if len(terms) == 1 else [left, style.panel(figure, 4.8, 0.75, 3.25, 2.75, sharey=left)]
+        left = style.panel(figure, 1.07, 0.75, 6.98, 2.75)
+        panels = [left]
+    else:
+        terms = [(outlook.agreed, style.ALONE[0], "agreed"), (outlook.recommended, style.TOGETHER, "recommended")]
+        left = style.panel(figure, 1.07, 0.75, 3.25, 2.75)
+        panels = [left, style.panel(figure, 4.8, 0.75, 3.25, 2.75, sharey=left)]
     style.head(figure, "What the collaboration will cost", _lead(outlook))
     best = min(owner.alone for owner in outlook.owners)
     who = "best owner alone" if outlook.n_owners > 1 else "alone"

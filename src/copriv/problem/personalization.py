@@ -124,10 +124,9 @@ def rows_at_home(
     rows, schema = own_table(agreement, table, terms.unit)
     own = prepare_owner(rows, schema, known, None, unit_records=terms.unit_records)
     if own.units != terms.records:
-        what = "records" if terms.unit is None else "persons"
         raise DataError(
-            f"{name}: the agreement says {terms.records:,} {what}, and this table has {own.units:,}; give its own table, or "
-            "correct owner.records"
+            f"{name}: the agreement says {terms.records:,} {terms.counted}, and this table has {own.units:,}; give its own "
+            "table, or correct owner.records"
         )
     return own, public, strata
 
