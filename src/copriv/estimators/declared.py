@@ -301,18 +301,17 @@ def without_data(
                 found.append(Candidate(gap, mechanism, setting, declared, pure, 0.0))
     best = min(found, key=lambda one: one.gap)
     setting, declared, owners, scale = best.setting, best.declared, best.owners, best.scale
-    learnt = {
-        "gradient_bound": setting.bound,
-        "loss": declared.loss.name,
-        "intercept": declared.intercept and scale > 0,
-    }
-    of_one = {"feature_bound": ROUNDED, "features": ["constant"]}
+    learnt = {"gradient_bound": setting.bound, "loss": declared.loss.name, "intercept": declared.intercept}
+    columns_of: dict[str, Any] = {"feature_bound": declared.feature_bound * ROUNDED}
+    if not scale:
+        learnt |= {"intercept": False, "theta_max": 1.0}
+        columns_of = {"feature_bound": ROUNDED, "features": ["constant"]}
     once = in_one_answer(len(owners), setting.steps[0])
     agreement = Agreement.of({
         **wanted,
         "agreement": {**wanted["agreement"], **once, "mechanism": best.mechanism.name, **setting.terms},
-        "model": model | learnt | ({} if scale else {"theta_max": 1.0}),
-        "data": data | ({"feature_bound": declared.feature_bound * ROUNDED} if scale else of_one),
+        "model": model | learnt,
+        "data": data | columns_of,
         "owner": owners,
     })  # fmt: skip
     newton = 1.0

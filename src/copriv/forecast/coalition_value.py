@@ -274,7 +274,9 @@ class Consortium(Shown):
             return np.asarray(members + change[k] * (np.arange(len(members)) == i))
         outside = np.flatnonzero(members < self.number)
         inside = np.flatnonzero(members > 0)
-        for i in inside[: 1_000_000 // max(len(outside), 1)] if len(outside) else ():  # a million pairs at most
+        if not len(outside):
+            return None
+        for i in inside[: 1_000_000 // len(outside)]:  # a million pairs at most
             swapped = self.priced(*(total - each[i] + each[outside] for total, each in zip(now, sums, strict=True)))
             if swapped.min() < enough:
                 members = members.copy()

@@ -144,7 +144,9 @@ def forecast_of(
 
     def assessed(terms: Agreement, words: str) -> Assessment:
         found = assess(problem.under(terms), words, runs, seed, worlds, then(worlds, terms))
-        return found if sample.declared else replace(found, outliers=cost_of_outliers(sample, terms))
+        if sample.declared:
+            return found
+        return replace(found, outliers=cost_of_outliers(sample, terms))
 
     def then(worlds: Sequence[World], terms: Agreement) -> Sequence[Agreement] | None:
         """The terms that a pilot will lead to in each world, where it is all that tells of them."""
@@ -173,9 +175,11 @@ def forecast_of(
         recommended = next(run.assessment for run in found if run.choice is best.choice)
     if agreed.private and agreed.insured_cost <= recommended.insured_cost:
         recommended = agreed
-    hidden = [] if best.with_sum is None else [(best.with_sum.agreement, best.with_sum.describe())]
-    if hidden and (same := recommended.agreement.in_sums()) is not None:
-        hidden.append((same, recommended.words))
+    hidden = []
+    if best.with_sum is not None:
+        hidden.append((best.with_sum.agreement, best.with_sum.describe()))
+        if (same := recommended.agreement.in_sums()) is not None:
+            hidden.append((same, recommended.words))
     in_sums = [assess(problem.under(terms), words, runs, seed, worlds) for terms, words in hidden]
     report(4, 4)
 
@@ -335,6 +339,7 @@ def setting_of(problem: Problem) -> Setting:
         if plain:
             scaling = c
     Ξ, proved = agreement.gradient_bound, problem.proved_gradient_bound
+    others = {"answers averaged by records": terms.robust, "one learner that all owners answer": terms.graph}
     equally = agreement.synchronous or terms.schedule == "uniform" or len(set(participants.rates)) == 1
     return Setting(
         gradient_bound=Ξ,
@@ -360,7 +365,6 @@ def setting_of(problem: Problem) -> Setting:
             (plain, "no preconditioner but a multiple of the identity"),
             (bool(np.all(np.abs(problem.start) <= f.feasible_set.theta_max)), "the start in Θ"),
             (equally, "owners answer equally often"),
-            *([] if terms.robust is None else [(False, "answers averaged by records")]),
-            *([] if terms.graph is None else [(False, "one learner that all owners answer")]),
+            *((False, what) for what, otherwise in others.items() if otherwise is not None),
         ),
     )

@@ -159,7 +159,11 @@ class Mechanism(ABC):
     def spent_after(self, agreed: AgreedTerms, owner: OwnerTerms, answers: int) -> tuple[Fraction, Fraction]:
         """ε and δ that an owner has spent once so many answers are charged."""
         ε, δ = self.cost(agreed, owner)
-        return (ε, δ) if δ > 0 and answers else (ε * answers * (δ == 0), Fraction(0))
+        if δ == 0:
+            return ε * answers, δ
+        if answers == 0:
+            return Fraction(0), Fraction(0)
+        return ε, δ
 
     def promise(self, agreed: AgreedTerms, owner: OwnerTerms) -> str:
         """All that will ever leave an owner, in words: how many of what, with which noise, at what price."""

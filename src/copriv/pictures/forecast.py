@@ -229,7 +229,7 @@ def _by_owner(
     lines = each * len(names)
     figure = style.sheet(9.0, 2.25 + lines)
     axes = style.panel(figure, 1.8, 0.8, 5.9 if each > 0.5 else 6.9, lines)
-    y, ends = np.arange(len(names))[::-1], [] if public is None else [max(public, FLOOR)]
+    y, ends = np.arange(len(names))[::-1], list[float]()
     apart = 0.2 * all(one.bands for one in costs)
     for place, one in enumerate(costs):
         ψ, at = np.maximum(one.at, FLOOR), y + apart * ((len(costs) - 1) / 2 - place)
@@ -241,7 +241,10 @@ def _by_owner(
             axes.hlines(at, low, high, color=one.colour, linewidth=2.0, alpha=0.45, label=label, zorder=2)
             ends += [*low[low > FLOOR], *high]
     if public is not None:
-        axes.axvline(ends[0], color=style.FAINT, linewidth=1.2, linestyle="--", label="the public rows alone", zorder=1)
+        ends.append(max(public, FLOOR))
+        axes.axvline(
+            ends[-1], color=style.FAINT, linewidth=1.2, linestyle="--", label="the public rows alone", zorder=1
+        )
     axes.set_xscale("log")
     between = (1.0, 2.0, 5.0) if max(ends) < 100 * min(ends) else (1.0,)
     style.ticks(axes.xaxis, LogLocator(base=10.0, subs=between, numticks=7), axis_percent)
