@@ -222,7 +222,9 @@ def _terms(agreement: Agreement, one: Candidate, start: Array, model: Mapping[st
         model=model,
         data={"feature_bound": one.declared.feature_bound * ROUNDED},
     )  # fmt: skip
-    return made if one.owners[0]["delta"] > 0 else made.replace(owner={"delta": 0.0})
+    if one.owners[0]["delta"] > 0:
+        return made
+    return made.replace(owner={"delta": 0.0})
 
 
 def _constant(agreement: Agreement, declared: Declared, start: Array, unit: float) -> tuple[float, Agreement]:

@@ -47,8 +47,6 @@ from copriv.validation import count, finite_array
 COUNTS = (0.0, *np.geomspace(0.3, 3e5, 13).tolist(), np.inf)
 """Candidates for k: how many records the common model counts for."""
 FOLDS, ROUNDS, DRAWS = 5, 2, 400
-ROWS = 5_000
-"""Most rows used in cross-validation; more rows do not change k."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,9 +236,9 @@ class Home:
 
     def personalized(self, own: Records, rng: np.random.Generator) -> Personalized:
         """The mixture over candidates of models fitted on all of the owner's rows."""
-        some = own
-        if len(own) > ROWS:
-            some = own.taken(rng.choice(len(own), ROWS, replace=False))
+        some, most = own, 5_000  # more rows do not change k
+        if len(own) > most:
+            some = own.taken(rng.choice(len(own), most, replace=False))
         held_out = self.cross_validated(some, self.candidates, rng).out
         # The share of draws of a Bayesian bootstrap of the units in which each candidate is best.
         best = np.argmin(rng.dirichlet(np.ones(len(held_out)), size=DRAWS) @ held_out, axis=1)
