@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 from matplotlib.transforms import Bbox
 
-from copriv.display.forecast import ended
+from copriv.display.forecast import ended, public_model
 from copriv.display.verdict import for_nothing
 from copriv.errors import UsageError
 from copriv.forecast import Forecast
@@ -162,10 +162,9 @@ def on_own_records(outlook: Forecast) -> Figure:
     With the band of 90 % of runs, and the verdict on the records that the goal names.
     """
     shown = outlook.owners[:20]
-    public = "a constant" if outlook.agreed.agreement.data.declared_only else "the public one"
     models = (
         ("its own model", "s", style.ALONE[0], "alone"),
-        (f"{public}, personalized", "^", style.FAINT, "public_personalized"),
+        (f"{public_model(outlook)}, personalized", "^", style.FAINT, "public_personalized"),
         ("the common one", "D", style.ALONE[3], "together"),
         ("that, personalized", "o", style.TOGETHER, "personalized"),
     )

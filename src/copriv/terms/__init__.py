@@ -377,6 +377,13 @@ class AgreedTerms(BaseModel):
         return self.colluding + self.dropouts
 
     @property
+    def uncounted_in_sums(self) -> int | None:
+        """`uncounted` where the learner sees only sums; None where it sees each answer."""
+        if not self.summed:
+            return None
+        return self.uncounted
+
+    @property
     def fewest_in_sum(self) -> int:
         """Owners that must answer together for a sum: two honest ones are in it, and it is one (k > t + 2d)."""
         return self.colluding + max(2, 2 * self.dropouts + 1)
