@@ -160,7 +160,7 @@ def test_every_screen_says_what_the_sum_would_give(outlook: Forecast, capsys: py
     for hidden, each, words in (
         (0.5, 2.0, "pays for somebody from budgets of 0.5 with it, and from budgets of 2 without."),
         (1e-4, None, "typically pays for somebody at any budget with it, and at no budget without."),
-        (None, None, "typically pays for somebody at no budget, with or without it."),
+        (None, None, "typically pays for nobody, with or without it."),
     ):
         changed = replace(found, break_even_epsilon=hidden, break_even_epsilon_each=each)
         assert words in str(replace(outlook, with_sum=changed).with_sum_in_words)

@@ -249,14 +249,16 @@ def with_sum(outlook: Forecast) -> str | None:
         return "at any budget" if epsilon <= LEAST_EPSILON else f"from budgets of {plain_number(epsilon)}"
 
     hidden, each = at(found.break_even_epsilon), at(found.break_even_epsilon_each)
-    least = f"{hidden}, with or without it" if hidden == each else f"{hidden} with it, and {each} without"
+    pays = f"for somebody {hidden} with it, and {each} without"
+    if hidden == each:
+        pays = f"for somebody {hidden}, with or without it".replace("for somebody at no budget", "for nobody")
     reached, seen = percent(found.together), percent(outlook.together)
     compared = "as without" if reached == seen else f"in place of {seen}"
     said = [
         f'With aggregation = "sum" (the learner sees the sum of answers alone) the best terms found reach {reached} '
         f"{compared}.",
         noise(found.assessment.noise_share),
-        f"Joining typically pays for somebody {least}.",
+        f"Joining typically pays {pays}.",
     ]
     return " ".join(filter(None, said))
 
