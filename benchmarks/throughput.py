@@ -85,7 +85,8 @@ class Way:
     store: bool = False
     """The learner's, on the disk."""
     ahead: int = 0
-    """Answers paid for ahead; above 0, noise is drawn ahead too."""
+    """Answers paid for ahead."""
+    noise_ahead: bool = False
     slots: bool = False
     """Whether answers leave at fixed times."""
 
@@ -97,7 +98,7 @@ class Way:
 WAYS = {
     "unsigned": Way("nothing signed, nothing on a disk", signed=False, ledger=False),
     "signed": Way("queries and answers signed", ledger=False),
-    "noise ahead": Way("… and the noise drawn ahead", ledger=False, ahead=1),
+    "noise ahead": Way("… and the noise drawn ahead", ledger=False, noise_ahead=True),
     "ledger": Way("signed, the ledger on the disk"),
     "ledger ahead": Way("… and `--ahead 8`", ahead=8),
     "store": Way("signed, the ledger and the learner's store on the disk", store=True),
@@ -152,7 +153,7 @@ def owner_process(folder: str, address: str, answers: int, n: int, way: Way, slo
         file = LedgerFile.open(path, "bank", Fraction(1000), ahead=way.ahead)
     agent = OwnerAgent(
         agreed(answers, n), "bank", records(n), Squared(), file or InMemory(), GrpcDialer(address, keys),
-        keys=way.held(keys), noise_ahead=way.ahead > 0, times=ReleaseTime(slot),
+        keys=way.held(keys), noise_ahead=way.noise_ahead, times=ReleaseTime(slot),
     )  # fmt: skip
     asyncio.run(agent.serve())
 

@@ -36,6 +36,22 @@ USED = {
         "import copriv.network.grpc_transport, copriv.privacy.laplace",
         {"clarabel", "joblib", "matplotlib", "pandas", "polars", "scipy", "sklearn"},
     ),
+    # pyarrow imports pandas, 40 MB, wherever it is given a list, an array or a number of Python's.
+    "an owner's table": (
+        "import pathlib, tempfile\n"
+        "from copriv.data import cells, tables\n"
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    file = pathlib.Path(folder, 'table.csv')\n"
+        "    file.write_text('age,sector\\n 1.5,a\\nNA,b\\n')\n"
+        "    import pyarrow.csv\n"  # its types are those that a Parquet file has
+        "    tables.write_parquet(pyarrow.csv.read_csv(file), pathlib.Path(folder, 'table.parquet'))\n"
+        "    for kind in ('csv', 'parquet'):\n"
+        "        table = tables.read_table(pathlib.Path(folder, f'table.{kind}'))\n"
+        "        ages, wrong = cells.numbers(table['age'])\n"
+        "        assert wrong is None and ages[0] == 1.5 and ages[1] != ages[1]\n"
+        "        assert cells.distinct(table['sector'])[0] == ['a', 'b']\n",
+        {"pandas", "polars", "scipy"},
+    ),
 }
 """Likewise, where the heavy parts are what is asked for."""
 

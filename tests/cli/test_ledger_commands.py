@@ -58,10 +58,13 @@ def test_verify_holds_a_ledger_against_its_witness(
     keys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "loans.ledger"
-    copriv(capsys, "ledger", "create", path, "--keys", keys)
+    _, said = copriv(capsys, "ledger", "create", path, "--keys", keys)
+    assert said.splitlines()[-1] == f"Head {verify(path).head}"
     old = path.read_bytes()
     head = charged(path, keys)
-    assert copriv(capsys, "ledger", "verify", path, "--keys", keys)[0] == 0
+    code, said = copriv(capsys, "ledger", "verify", path, "--keys", keys)
+    assert (code, said.strip().endswith(f". Head {head}")) == (0, True)
+    assert copriv(capsys, "ledger", "show", path)[1].strip().endswith(f". Head {head}")
     path.write_bytes(old)
     assert copriv(capsys, "ledger", "verify", path)[0] == 0, "the file alone is whole"
     for option, value in (("--keys", keys), ("--head", head)):

@@ -26,6 +26,7 @@ from copriv.plan import candidates, planner
 from copriv.privacy.ledger.create import create_ledger
 from copriv.problem.verdict import Answer, Verdict
 from copriv.ui import views
+from page_texts import numbers, rendered
 
 TERMS: dict[str, Any] = {
     "agreement": {
@@ -85,10 +86,7 @@ def rows_of(text: str, owner: str) -> list[str]:
 def view_of(outlook: Forecast) -> dict[str, Any]:
     """What the page gets of this forecast, through JSON."""
     document = {**TERMS, "owners": [{"terms": one, "joined": True} for one in TERMS["owner"]], "target": 0.01}
-    recommended = outlook.recommended.agreement
-    made = views.Prepared(
-        Agreement.of(TERMS), outlook.consortium, recommended, outlook.joining, json_ready(outlook.to_dict())
-    )
+    made = views.Prepared.of(Agreement.of(TERMS), outlook)
     view: dict[str, Any] = json.loads(json.dumps(json_ready(views.exact(views.Question.of(document), made))))
     return view
 
@@ -120,7 +118,6 @@ def test_every_screen_says_the_verdict_of_every_owner(said: Forecast, capsys: py
         assert (row["alone"], row["together"]) == (kept["alone"], kept["together"]) == (owner.alone, owner.together)
         assert row["probability"] == (1.0 - owner.probability if owner.verdict == "no" else owner.probability)
         assert row["sure"] == (row["probability"] >= views.SURE)
-        assert row["joining"] == kept["on_own"]
         row_of_html = re.search(rf"<tr><td>{owner.name}</td>(.*?)</tr>", said._repr_html_())
         assert row_of_html is not None
         assert re.findall(r"<td>(.*?)</td>", row_of_html[1])[:6] == [*costs, owner.verdict, gain]
@@ -133,6 +130,11 @@ def test_every_screen_says_the_same_sentence(said: Forecast, capsys: pytest.Capt
     assert json.loads(said.to_json())["verdict"] == verdict
     assert one_line(verdict) in one_line(repr(said))
     assert one_line(verdict) in one_line(" ".join(screen.lines(said)))
+    on_page = view_of(said)["said"]
+    assert " ".join(rendered(one, "en") for one in on_page) == verdict.replace("'", "’")
+    german = " ".join(rendered(one, "de") for one in on_page)
+    assert numbers(german) == numbers(verdict)
+    assert all(owner.name in german for owner in said.owners if owner.name in verdict)
     gain, even, lose = (said.joining.names(answer) for answer in ("yes", "open", "no"))  # type: ignore[arg-type]
     assert verdict.startswith("Joining pays for " if gain else "Open for " if even else "Joining does not pay")
     named = (*gain, *even, *(lose if len(lose) <= 2 and (gain or even) else ()))
@@ -158,7 +160,7 @@ def test_every_screen_says_what_the_sum_would_give(outlook: Forecast, capsys: py
     for hidden, each, words in (
         (0.5, 2.0, "pays for somebody from budgets of 0.5 with it, and from budgets of 2 without."),
         (1e-4, None, "typically pays for somebody at any budget with it, and at no budget without."),
-        (None, None, "typically pays for somebody at no budget, with or without it."),
+        (None, None, "typically pays for nobody, with or without it."),
     ):
         changed = replace(found, break_even_epsilon=hidden, break_even_epsilon_each=each)
         assert words in str(replace(outlook, with_sum=changed).with_sum_in_words)
@@ -278,7 +280,7 @@ def test_terms_that_are_worse_than_none_are_praised_nowhere(outlook: Forecast) -
         worse = replace(three_ways(outlook), agreed=bad, public_only=public_only)
         said = "Not as it is agreed: those terms reach 900 %" in worse.verdict
         assert said is (public_only < 9.0)
-        assert view_of(worse)["only_as_recommended"] is said
+        assert ("agreed" in [one["key"] for one in view_of(worse)["said"]]) is said
 
 
 def test_a_fair_share_is_of_the_gain_everywhere(outlook: Forecast, capsys: pytest.CaptureFixture[str]) -> None:

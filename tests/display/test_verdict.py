@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from copriv.display.verdict import _answer
+from copriv.display.verdict import of_verdict
 from copriv.problem.verdict import Answer, Outcome, OwnerVerdict, Verdict
 
 
@@ -31,7 +31,7 @@ def test_what_is_open_says_what_it_depends_on(
     alike: tuple[float, float] | None, unlike: tuple[float, float] | None, said: str
 ) -> None:
     """Two gains above what is worthwhile, or two below it, once stood as if they were why it is open."""
-    assert said in _answer(Verdict("own", {"north": verdict("open", 0.55, alike, unlike)}), 0.005)
+    assert said in of_verdict(Verdict("own", {"north": verdict("open", 0.55, alike, unlike)}), 0.005)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,6 @@ def test_what_is_open_says_what_it_depends_on(
 )
 def test_public_rows_that_cannot_decide_are_what_would_settle_it(lacking: str, said: str) -> None:
     found = Verdict("own", {"north": verdict("open", 0.55, (0.01, 0.6), (0.0, 0.1))})
-    told = _answer(replace(found, too_few=lacking), 0.005)
+    told = of_verdict(replace(found, too_few=lacking), 0.005)
     assert said in told
     assert "data.strata" not in told

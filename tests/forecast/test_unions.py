@@ -25,6 +25,8 @@ from copriv.formatting.numbers import json_ready
 from copriv.problem.personalization import personalized
 from copriv.types import Array
 from copriv.ui import views
+from copriv.ui.shell import LANGUAGES
+from page_texts import numbers, rendered
 
 pytestmark = pytest.mark.slow
 NAMES = tuple(unions.SIZES)
@@ -123,8 +125,13 @@ def test_every_verdict_is_the_measured_one_or_open_in_all_places(ground: Any, mo
     whole = json.loads(json.dumps(truth.agreement.to_dict(), default=str))
     seats = [{"terms": one, "joined": True} for one in whole["owner"]]
     question = views.Question.of({**whole, "owners": seats, "target": 0.02})
-    ready = views.Prepared(truth.agreement, outlook.consortium, terms, outlook.joining, json_ready(outlook.to_dict()))
-    assert {row["name"]: row["verdict"] for row in views.exact(question, ready)["owners"]} == said, "page and report"
+    ready = views.Prepared.of(truth.agreement, outlook)
+    view = json.loads(json.dumps(json_ready(views.exact(question, ready))))
+    assert {row["name"]: row["verdict"] for row in view["owners"]} == said, "page and report"
+    told = {language: " ".join(rendered(one, language) for one in view["said"]) for language in LANGUAGES}
+    assert told["en"] == document["verdict"].replace("'", "’"), "page and report"
+    assert numbers(told["de"]) == numbers(document["verdict"]), "page and report"
+    assert all(name in told["de"] for name in NAMES if name in document["verdict"]), "page and report"
     # One sentence, which pictures have below them.
     drawn: list[str] = []
     write = Figure.text

@@ -6,10 +6,12 @@ import math
 import re
 import tomllib
 
+import numpy as np
 import pytest
 
 from copriv.agreement import Agreement
-from copriv.formatting.numbers import percent
+from copriv.display.sentences import Said
+from copriv.formatting.numbers import json_ready, percent
 from page_server import until
 
 pytestmark = pytest.mark.browser
@@ -198,6 +200,21 @@ def test_a_link_in_another_page_leads_in(visitor):
     assert visitor.token not in page.url
 
 
+OPEN = Said(
+    "answer.open.chances",
+    {
+        "who": ("names", *(f"Organisation {i}" for i in range(1, 9))),
+        "chance_alike": ("chance", 0.825, 0.9999), "chance_unlike": ("chance", 0.001, 0.001),
+        "if_alike": Said("better", {"gain": ("range", 0.021, 0.0451)}), "if_unlike": Said("no_better"),
+    },
+)  # fmt: skip
+MORE = (
+    Said("remedy.budget", {"who": ("names", "Organisation 1"), "epsilon": ("number", 12345.0)}),
+    Said("costs", {"together": ("percent", np.inf), "public": ("percent", 0.125), "public_model": Said("public")}),
+    Said("caution.regularizer", {"shrinkage": ("percent", 0.25), "less": ("word", "1e-06")}),
+)
+
+
 def test_a_close_call_is_said_as_one_and_what_is_known_of_numbers_is_given(visitor):
     page = visitor.page
 
@@ -207,29 +224,50 @@ def test_a_close_call_is_said_as_one_and_what_is_known_of_numbers_is_given(visit
         owners = view.get("owners", [])  # none where another question came first
         for row in owners[:2]:
             row |= {"verdict": "open", "probability": 0.55, "joining_pays": True}
-            row["joining"] = (row.get("joining") or {}) | {"if_alike": {"gain": 0.02}, "if_unlike": {"gain": -0.01}}
         for row in owners[2:]:
             row |= {"verdict": "yes", "sure": True, "probability": 0.9999, "joining_pays": True}
             row |= {"alone_low": 0.01, "alone_high": 0.09}
             row |= {"break_even": 0.5, "break_even_low": 0.2, "break_even_high": None}
-            row["joining"] = (row.get("joining") or {}) | {"gain": 0.04}
+        view["said"] = json_ready([one.to_dict() for one in (OPEN, *MORE)])
         route.fulfill(json=view)
 
     page.route("**/api/join/*", closer)  # what was forecast before is answered at once, in full
     visitor.enter()
     visitor.exactly()
     assert verdicts(page) == ["open", "open", "yes", "yes", "yes"]
-    said = plain(page.locator("#verdict"))
-    assert said == (
-        "Joining pays for Organisation 3, Organisation 4 and Organisation 5. "
-        "For Organisation 1 and Organisation 2 it is open. Their own records would be predicted 4 % better. "
-        "Records would be predicted 2 % better if the organisations hardly differ, 0 % if they differ as real tables do. "
-        "Public rows that name their organisation, or a stated heterogeneity, would settle it."
+    assert plain(page.locator("#verdict")) == str(OPEN) == (
+        "Whether joining pays is open for Organisation 1, Organisation 2, Organisation 3, Organisation 4, Organisation 5 and "
+        "3 others: it does with a probability of 82 % to more than 99 % (2.1 % to 4.5 % better) if the owners hardly differ, "
+        "with a probability of less than 1 % (no better) if they differ as in real tables."
+    )  # fmt: skip
+    costs, notes = (plain(page.locator(f"#verdict-{part}")).replace("’", "'") for part in ("numbers", "notes"))
+    assert costs.startswith(f"{MORE[0]} {MORE[1]} In 90 of 100 runs"), "infinity, and a half, which is rounded to even"
+    assert (
+        "a budget of 12,300 or more. On everybody's records: unbounded above the best possible together, 12 %" in costs
     )
+    assert notes.startswith(str(MORE[2]))
     assert "joining pays with a probability of 55 %" in plain(owner(page, 0))
     assert "right with a probability of more than 99 %" in plain(owner(page, 2))
     assert "(1 % to 9 %)" in plain(owner(page, 2).locator(".value").first)
     assert "0.5 (0.2 or more, and perhaps none is enough)" in page.locator("#worth tbody tr").nth(2).inner_text()
+
+
+def test_on_everybodys_records_a_yes_is_over_the_better_of_own_and_public_model(visitor):
+    """ "Instead of 5 % alone" was said where the public rows alone reach 1 %."""
+    page = visitor.page
+
+    def of_everybody(route):
+        answer = route.fetch()
+        view = answer.json()
+        for row, rival in zip(view.get("owners", []), ("alone", "public"), strict=False):
+            row |= {"verdict": "yes", "rival": rival, "alone": 0.05}
+        route.fulfill(json=view | {"goal": "common", "public_only": 0.01})
+
+    page.route("**/api/join/*", of_everybody)
+    visitor.enter()
+    visitor.exactly()
+    assert "instead of 5 % alone." in plain(owner(page, 0))
+    assert "instead of 1 % by the public rows alone." in plain(owner(page, 1))
 
 
 def test_names_stay_in_their_place_and_a_link_can_be_had_where_nothing_may_be_copied(visitor):

@@ -130,6 +130,21 @@ def test_who_is_out_is_told_what_joining_would_bring(made):
     assert inside["own_without"] <= min(inside["own"]["alone"], inside["own"]["public_personalized"])
 
 
+@pytest.mark.parametrize("epsilon", [0.02, 0.1, 1.0])
+def test_who_is_out_is_told_of_the_records_that_the_page_asks_about(made, epsilon):
+    """It was told of its own records while everybody's were asked about, where the last forecast was of these."""
+    document = state((900, 2000, 4), (epsilon,) * 3)
+    document["agreement"] = {**document["agreement"], "goal": "common"}
+    view = views.quick(views.Question.of(document), made)
+    inside = view["owners"][2]
+    document["owners"][2]["joined"] = False
+    out = views.quick(views.Question.of(document), made)["owners"][2]["if_it_came"]
+    assert out["together"] == pytest.approx(inside["together"])
+    assert out["joining_pays"] == inside["joining_pays"]
+    assert inside["rival"] == "public", "its own four records tell little"
+    assert out["alone"] <= view["public_only"] * (1 + 1e-9) < inside["alone"]
+
+
 def test_nothing_is_invented_of_what_a_forecast_does_not_know(made):
     view = views.quick(views.Question.of(state()), made)
     assert view["heterogeneity"] == made.document["heterogeneity"]

@@ -389,7 +389,9 @@ class Agreement(Shown, Framed, AgreedTerms):
         Where only a sum is seen, the scale of independent noise on each answer that has the same variance in the sum.
         """
         alone = self.scales_alone(feature_bound)
-        for group in self.members if self.summed else ():
+        if not self.summed:
+            return alone
+        for group in self.members:
             summed = self.aggregation(group)
             assert isinstance(summed, rules.SharedSum)
             alone[list(group)] = summed.by_owner(alone[list(group)])

@@ -39,8 +39,8 @@ from copriv.formatting.sanitize import printable
 # Typer brings its own copy of click, or uses click itself, depending on its version: this is UsageError in both.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
-_INTERRUPTED = 130
-"""Exit code of an interrupted command, 128 + SIGINT, as shells use it."""
+_INTERRUPTED = 128 + signal.SIGINT
+"""Exit code of an interrupted command, as shells use it."""
 
 app = typer.Typer(
     name="copriv",

@@ -31,6 +31,13 @@ from copriv.types import Array
 
 MISSING = frozenset(("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>", "NaT"))
 """Texts that stand for a missing value; where a category has a level of this name, they are that level."""
+_TEXTS = sorted(MISSING)
+_ENDS: Array = np.cumsum([0, *map(len, _TEXTS)], dtype=np.int32)
+# Made of its buffers: `pa.array`, or a number of Python's, would import pandas, which takes half a second and 40 MB.
+_MISSING = pa.Array.from_buffers(
+    pa.string(), len(_TEXTS), [None, pa.py_buffer(_ENDS), pa.py_buffer("".join(_TEXTS).encode())]
+)
+"""The same for arrow."""
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity)|nan", re.ASCII | re.IGNORECASE)
 """A number as written in data files: Python would also take 1_000, and digits of every script."""
 _WHOLE = re.compile(r"([+-]?)0*(\d+)(\.0*)?", re.ASCII)
@@ -131,6 +138,14 @@ def _values(cells: pa.Array) -> np.ndarray:
     return every[cells.offset : cells.offset + len(cells)]
 
 
+def _floats(cells: pa.Array) -> Array:
+    """Return an arrow array of float64 numbers as numpy, NaN where missing, and 0 for −0."""
+    found: Array = _values(cells) + 0.0
+    if cells.null_count:
+        found[_values(pc.is_null(cells).cast(pa.uint8())) > 0] = math.nan
+    return found
+
+
 def _of_objects(series: nw.Series[Any]) -> bool:
     """Whether a column holds objects other than text and missing values, which arrow would convert to one type, or crash on.
 
@@ -150,17 +165,17 @@ def numbers(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
         # Arrow refuses to convert integers beyond 2⁵³ to floats.
         with suppress(pa.ArrowException):
             found = series.cast(nw.Float64)
-            if found.implementation.is_pyarrow() and not found.null_count():
-                return _values(found.to_native().combine_chunks()) + 0.0, None
+            if found.implementation.is_pyarrow():
+                return _floats(found.to_native().combine_chunks()), None
             return np.asarray(found.fill_null(math.nan).to_numpy(), dtype=np.float64) + 0.0, None
     if series.dtype == nw.String and not _of_objects(series):
         with suppress(pa.ArrowException, UnicodeEncodeError):  # the latter: half a character
             text = pc.utf8_trim_whitespace(series.to_arrow())
-            missing = pc.is_in(text, value_set=pa.array(sorted(MISSING), text.type))
-            values = pc.if_else(missing, None, text).cast(pa.float64())
+            missing = pc.is_in(text, value_set=_MISSING.cast(text.type))
+            values = pc.if_else(missing, pa.NA, text).cast(pa.float64())
             # Arrow reads more texts as NaN than `_PLAIN` allows.
             if not pc.any(pc.is_nan(values)).as_py():
-                return np.asarray(values.fill_null(math.nan), dtype=np.float64) + 0.0, None
+                return _floats(values), None
     return _cell_by_cell(series, _number)
 
 

@@ -139,11 +139,12 @@ def load_consortium(
     if agreed.public is None and public_rows > 0:
         sample = Sample.of(source, dealt.public, encoded.at(dealt.public), agreed)
         which = f"the last {len(dealt.public):,} public"
+    public = shown = None
     if sample is None:
         which = "none public"
         preparation = Preparation.declared(agreed)
     else:
-        preparation = sample.preparation
+        preparation, public, shown = sample.preparation, sample.records, sample.table
     mapped = preparation.mapped(encoded)
 
     def records_at(rows: Rows, times: Rows | None, most: int | None) -> Records:
@@ -174,8 +175,8 @@ def load_consortium(
         )
     return Consortium(
         owners=tuple(records_at(*hand, most) for hand, most in zip(dealt.hands, rows_each, strict=True)),
-        public=None if sample is None else sample.records,
-        public_table=None if sample is None else sample.table,
+        public=public,
+        public_table=shown,
         feature_bound=preparation.feature_bound,
         target_bound=source.schema.target_bound,
         feature_names=names + ("intercept",) * preparation.intercept,

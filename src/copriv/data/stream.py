@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet
 
 from copriv.data.schema import Number, Schema
-from copriv.data.tables import column_names, pieces
+from copriv.data.tables import column_names, open_parquet, pieces, write_parquet
 from copriv.errors import DataError
 from copriv.model.records import BLOCK, Records
 
@@ -100,7 +99,8 @@ def made_up(records: StreamedRecords, path: Path, schema: Schema, rows: int) -> 
     """
     kinds, rng = dict[str, Any](), np.random.default_rng(0)
     if path.suffix.lower() == ".parquet":
-        kinds = {one.name: one.type for one in pa.parquet.read_schema(path)}
+        with open_parquet(path) as like:
+            kinds = {one.name: one.type for one in like.schema_arrow}
     declared = {column.name: column for column in (*schema.columns, schema.target)}
     cells = {}
     for name in column_names(path):
@@ -112,7 +112,7 @@ def made_up(records: StreamedRecords, path: Path, schema: Schema, rows: int) -> 
             cells[name] = whole  # of a kind that its column cannot be read as
     with TemporaryDirectory(prefix="copriv-") as folder:
         file = Path(folder, f"made-up{path.suffix}")
-        write = pa.parquet.write_table if kinds else pa.csv.write_csv
+        write = write_parquet if kinds else pa.csv.write_csv
         write(pa.table(cells), file)
         yield replace(records, read=table_chunks(file, schema), units=rows)
 

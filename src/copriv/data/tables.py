@@ -17,7 +17,6 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet
 from jaxtyping import Int
 
 from copriv.errors import DataError
@@ -55,7 +54,7 @@ def read_table(source: object, columns: Sequence[str] | None = None) -> Table:
         if _is_csv(path):
             table = pa.concat_tables(_csv_pieces(path, chosen, pa.csv.ReadOptions()))
         else:
-            with pa.parquet.ParquetFile(path) as file:
+            with open_parquet(path) as file:
                 table = file.read(columns=chosen)
     if table.num_rows == 0:
         raise DataError(f"{path}: has no rows; give a file with a header and at least one record")
@@ -88,9 +87,23 @@ def pieces(path: Path, columns: Sequence[str], rows: int = BLOCK) -> Iterator[pa
         if _is_csv(path):
             yield from _csv_pieces(path, columns, pa.csv.ReadOptions(use_threads=False, block_size=16 * rows))
         else:
-            with pa.parquet.ParquetFile(path, pre_buffer=False) as file:
+            with open_parquet(path, pre_buffer=False) as file:
                 for batch in file.iter_batches(batch_size=rows, columns=list(columns)):
                     yield pa.Table.from_batches([batch])
+
+
+def open_parquet(path: Path, **how: Any) -> Any:
+    """`pyarrow.parquet.ParquetFile`, whose module loads pyarrow's cloud stores as well: 4 MB that a CSV file does without."""
+    import pyarrow.parquet
+
+    return pyarrow.parquet.ParquetFile(path, **how)
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    """Write a table as a Parquet file."""
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(table, path)
 
 
 def refuse_address(source: str) -> None:
@@ -209,7 +222,7 @@ def _csv_pieces(path: Path, columns: Sequence[str], options: pa.csv.ReadOptions)
     convert = pa.csv.ConvertOptions(include_columns=list(columns), column_types=text, strings_can_be_null=False)
     rows = 0
     with pa.csv.open_csv(path, options, _PARSE, convert) as reader:
-        yield reader.schema.empty_table()
+        yield pa.Table.from_batches([], reader.schema)  # `empty_table` would import pandas
         for batch in reader:
             rows += batch.num_rows
             yield pa.Table.from_batches([batch])
@@ -237,7 +250,7 @@ def _names(path: Path) -> list[str]:
             raise
         _check_separator(path, names)
     else:
-        with pa.parquet.ParquetFile(path) as file:
+        with open_parquet(path) as file:
             names = list(file.schema_arrow.names)
     check_names(path, names)
     return names

@@ -331,6 +331,13 @@ def _least(epsilon: float | None) -> str:
     return "any" if epsilon <= LEAST_EPSILON else plain_number(epsilon)
 
 
+def public_model(outlook: Forecast) -> str:
+    """Name the model that nobody has to join for, among others."""
+    if outlook.agreed.agreement.data.declared_only:
+        return "a constant"
+    return "the public one"
+
+
 def _own(outlook: Forecast) -> Table:
     def cells(owner: OwnerForecast) -> tuple[str, ...]:
         own, said = owner.own, owner.on_own
@@ -339,8 +346,12 @@ def _own(outlook: Forecast) -> Table:
         sure = f"{said.answer}, {100 * said.probability:.0f} %"
         return owner.called, *costs, better, sure, _least(owner.break_even_epsilon_own)
 
-    public = "a constant" if outlook.agreed.agreement.data.declared_only else "the public one"
-    models = ("its own model", f"{public} personalized at home", "the common one", "personalized at home")
+    models = (
+        "its own model",
+        f"{public_model(outlook)} personalized at home",
+        "the common one",
+        "personalized at home",
+    )
     head = ("owner", *models, "better by", "pays, probability", "break-even epsilon")
     return Table.of(head, outlook.owners, cells, "owners")
 

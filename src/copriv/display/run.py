@@ -8,7 +8,7 @@ from copriv.agreement import Agreement
 from copriv.display import Table
 from copriv.formatting.numbers import counted, estimated, listed, percent, percent_range
 from copriv.formatting.sanitize import printable
-from copriv.mechanisms.mechanism import against, but_for
+from copriv.mechanisms.mechanism import against, budget_in_words, but_for
 from copriv.terms import AgreedTerms
 
 if TYPE_CHECKING:
@@ -86,9 +86,8 @@ def promises(agreement: Agreement, name: str) -> list[str]:
     said = [first.mechanism.promise(first, first.terms_of(name))]
     for run in after:
         terms, chosen = run.terms_of(name), listed([*(agreement.agreement.ranges or {})] or ["nothing"])
-        δ = f", delta {terms.delta:g}" if terms.delta > 0 else ""
         most = f"at most {counted(run.answers, 'answer')} by the mechanism {run.agreement.mechanism}"
-        promise = f"then {most}: epsilon {terms.epsilon:g}{δ}{run.mechanism.promise_in_sums(run, terms)}"
+        promise = f"then {most}: {budget_in_words(terms)}{run.mechanism.promise_in_sums(run, terms)}"
         said.append(f"{promise}; the pilot chooses {chosen}, within the ranges that are signed")
     return said
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from copriv.agreement import Agreement
 from copriv.display import Card, Table
+from copriv.display.sentences import FEW_NAMES, Said
 from copriv.forecast import Forecast, Plan
 from copriv.forecast.at_home import NOT_FOR_RELEASE, VerdictAtHome
 from copriv.forecast.coalition_value import LEAST_EPSILON
@@ -23,26 +25,30 @@ def of_forecast(outlook: Forecast) -> str:
     """Say for whom joining pays, by how much and with which probability, what would settle open cases, and cautions."""
     if outlook.nobody_else:
         return answer(outlook)
-    verdict, said = outlook.joining, [answer(outlook), *shrunk(outlook)]
+    return f"{answer(outlook)} {_joined(_beyond_answer(outlook))}"
+
+
+def sentences(outlook: Forecast) -> list[Said]:
+    """The sentences of `of_forecast` as values, which pages show in the reader's language."""
+    return [*_answer(outlook.joining, outlook.agreed.agreement.worthwhile), *_beyond_answer(outlook)]
+
+
+def _beyond_answer(outlook: Forecast) -> list[Said]:
+    verdict, said = outlook.joining, shrunk(outlook)
     if verdict.answer == "no":
         said.append(_remedy(outlook))
-    terms = " by the recommended terms" * (not outlook.comparison.same)
-    said.append(
-        f"On everybody's records: {percent(outlook.together)} above the best possible together{terms}, "
-        f"{percent(outlook.public_only)} by {for_nothing(outlook.agreed.agreement)}."
-    )
+    key = "costs" if outlook.comparison.same else "costs.recommended"
+    costs = {"together": ("percent", outlook.together), "public": ("percent", outlook.public_only)}
+    said.append(Said(key, {**costs, "public_model": _public(outlook.agreed.agreement)}))
     if verdict.names("yes"):
         if verdict.only_as_recommended:
-            agreed = percent(outlook.agreed.relative_fitness.end["median"])
-            said.append(f"Not as it is agreed: those terms reach {agreed}.")
+            said.append(Said("agreed", {"agreed": ("percent", outlook.agreed.relative_fitness.end["median"])}))
         if cost := verdict.cost_others:
             rest = [owner.name for owner in outlook.owners if owner.name not in cost]
-            how = "alone, with the same privacy," if len(rest) == 1 else "without them"
-            said.append(
-                f"But {names(cost)} would cost the others more than they gain by it: {names(rest)} {how} would reach "
-                f"{percent(outlook.best_subset)}."
-            )
-    return " ".join([*said, *cautions(outlook)])
+            key = "harm.one" if len(rest) == 1 else "harm"
+            best = ("percent", outlook.best_subset)
+            said.append(Said(key, {"who": _names(cost), "rest": _names(rest), "best": best}))
+    return [*said, *cautions(outlook)]
 
 
 def of_without(found: Without) -> str:
@@ -59,143 +65,122 @@ def answer(outlook: Forecast) -> str:
     """
     if outlook.absent is not None:
         return " ".join(about_without(outlook.absent))
-    return _answer(outlook.joining, outlook.agreed.agreement.worthwhile)
+    return of_verdict(outlook.joining, outlook.agreed.agreement.worthwhile)
 
 
 def for_nothing(agreement: Agreement) -> str:
     """Name the model that costs nobody any privacy."""
-    return "a constant alone" if agreement.data.declared_only else "the public rows alone"
+    return str(_public(agreement))
+
+
+def _public(agreement: Agreement) -> Said:
+    return Said("constant" if agreement.data.declared_only else "public")
 
 
 def of_owner(name: str, found: OwnerVerdict, worthwhile: float) -> str:
     """Word the verdict for one owner, on its own records."""
-    return _answer(Verdict("own", {name: found}), worthwhile)
+    return of_verdict(Verdict("own", {name: found}), worthwhile)
 
 
-def _answer(verdict: Verdict, worthwhile: float) -> str:
+def of_verdict(verdict: Verdict, worthwhile: float) -> str:
+    """Word a verdict that stands alone, of owners' own records or of everybody's."""
+    return _joined(_answer(verdict, worthwhile))
+
+
+def _answer(verdict: Verdict, worthwhile: float) -> list[Said]:
     gain, even, rest = (verdict.names(answer) for answer in ("yes", "open", "no"))
-    said = []
+    alone, said = len(verdict.owners) == 1, list[Said]()
     if gain:
         won = [verdict.owners[name] for name in gain]
-        who = "everybody" if len(gain) == len(verdict.owners) > 1 else names(gain)
-        at_home = ", with the common model personalized at home" * ({one.by for one in won} == {"personalized"})
-        better = percent_range(*ends([one.gain for one in won]))
-        whose = _whose(verdict, gain, "their own")
-        said.append(f"Joining pays for {who}: {whose} records would be predicted {better} better{at_home}.")
+        records = "common" if verdict.goal == "common" else "one" if len(gain) == 1 else "own"
+        values = {
+            "who": Said("everybody") if len(gain) == len(verdict.owners) > 1 else _names(gain),
+            "records": Said(f"records.{records}"),
+            "gain": ("range", *ends([one.gain for one in won])),
+        }
+        at_home = {one.by for one in won} == {"personalized"}
+        said.append(Said("answer.yes.personalized" if at_home else "answer.yes", values))
     if even:
-        said.append(_open(verdict, even, worthwhile))
+        said += _open(verdict, even, worthwhile)
     if rest and (gain or even):
-        said.append(f"For {names(rest) if len(rest) <= 2 else 'the others'} it does not pay; nobody loses.")
+        said.append(Said("answer.no", {"who": _names(rest) if len(rest) <= 2 else Said("others")}))
     elif rest:
-        who = "anybody" if len(verdict.owners) > 1 else names(rest)
-        whose = _whose(verdict, rest, "nobody's own")
-        would = "would" if whose == "nobody's own" else "would not"
-        said.append(
-            f"Joining does not pay for {who}: {whose} records {would} be predicted {percent(worthwhile)} better."
-        )
+        key, enough = f"answer.none.{verdict.goal}", {"worthwhile": ("percent", worthwhile)}
+        said.append(Said(f"{key}.one", {"who": _names(rest), **enough}) if alone else Said(key, enough))
     if not even:
         least = min(max(one.probability, 1.0 - one.probability) for one in verdict.owners.values())
-        each = "That" if len(verdict.owners) == 1 else "For each owner that"
-        sure = "more than 99" if least > 0.99 else f"{100 * least:.0f}"
-        said.append(f"{each} is right with a probability of {sure} %.")
-    return " ".join(said)
+        said.append(Said("answer.right.one" if alone else "answer.right", {"chance": ("chance", least)}))
+    return said
 
 
-def _whose(verdict: Verdict, owners: Sequence[str], of_several: str) -> str:
-    """Name the records that a verdict on these owners is about."""
-    if verdict.goal == "common":
-        return "everybody's"
-    return "its own" if len(owners) == 1 else of_several
-
-
-def _remedy(outlook: Forecast) -> str:
+def _remedy(outlook: Forecast) -> Said:
     """Say whether joining would pay for an owner with a larger budget, where it pays for nobody."""
     least = {}
     for owner in outlook.owners:
         enough = owner.break_even_epsilon_own if outlook.goal == "own" else owner.break_even_epsilon
         if enough is not None and enough > owner.epsilon:
             least[owner.called] = enough
-    if not least:
-        if outlook.n_owners == 1:
-            return "One owner has nobody to train with."
-        public = (
-            "a constant" if outlook.agreed.agreement.data.declared_only else "the public one, as it is or personalized,"
-        )
-        each = f"its own model or {public} serves each owner as well"
-        return f"So do not train together: {each}, and no larger budget of one owner is expected to change that."
-    first = min(least, key=lambda name: least[name])
-    paid = f"it would typically pay for {printable(first, LONGEST_NAME)} with a budget of {plain_number(least[first])} or more"
-    return f"So do not train together as it is: {paid}."
+    if least:
+        first = min(least, key=lambda name: least[name])
+        return Said("remedy.budget", {"who": _names([first]), "epsilon": ("number", least[first])})
+    if outlook.n_owners == 1:
+        return Said("remedy.nobody")
+    return Said("remedy.none.constant" if outlook.agreed.agreement.data.declared_only else "remedy.none")
 
 
-TOO_FEW = {
-    "rows": "there are fewer public rows than parameters; ten for each of these would tell",
-    "targets": "all public rows have the same target; rows in which it differs would tell",
-}
-
-
-def _open(verdict: Verdict, even: Sequence[str], worthwhile: float) -> str:
+def _open(verdict: Verdict, even: Sequence[str], worthwhile: float) -> list[Said]:
     """Say for whom it is open whether joining pays, what that depends on, and what would settle it.
 
     Gains in the worlds in which owners differ least and most are said, and probabilities where gains do not tell.
     """
-    found, said = [verdict.owners[name] for name in even], f"Whether joining pays is open for {names(even)}"
+    found, who = [verdict.owners[name] for name in even], {"who": _names(even)}
     if verdict.too_few is not None:
-        return f"{said}: {TOO_FEW[verdict.too_few]}."
+        return [Said(f"answer.open.{verdict.too_few}", who)]
     pairs = [(one.if_alike, one.if_unlike) for one in found if one.if_alike is not None and one.if_unlike is not None]
     both = [*zip(*pairs, strict=True)]
     if not both or both[0] == both[1]:
-        return f"{said}: it does {_chance(found)}, and {percent(YES)} would be a yes."
+        return [Said("answer.open", {**who, "chance": _chance(found), "yes": ("percent", YES)})]
     (low, high), (least, most) = (ends([one.gain for one in outcomes]) for outcomes in both)
-    told = [
-        f"{percent_range(max(a, 0.0), b)} better" if b >= 5e-4 else "no better" for a, b in ((low, high), (least, most))
-    ]
-    if not (low >= worthwhile > most or least >= worthwhile > high):
-        told = [f"{_chance(outcomes)} ({better})" for outcomes, better in zip(both, told, strict=True)]
-        told[0] = f"it does {told[0]}"
-    return (
-        f"{said}: {told[0]} if the owners hardly differ, {told[1]} if they differ as in real tables. Public rows that name "
-        "their owner (data.strata) or a stated data.heterogeneity would settle it."
-    )
+    values: dict[str, Any] = {**who, "if_alike": _better(low, high), "if_unlike": _better(least, most)}
+    if low >= worthwhile > most or least >= worthwhile > high:
+        return [Said("answer.open.gains", values), Said("settle")]
+    values |= {"chance_alike": _chance(both[0]), "chance_unlike": _chance(both[1])}
+    return [Said("answer.open.chances", values), Said("settle")]
 
 
-def _chance(outcomes: Sequence[Outcome]) -> str:
-    return f"with a probability of {percent_range(*ends([one.probability for one in outcomes]))}"
+def _better(low: float, high: float) -> Said:
+    return Said("better", {"gain": ("range", max(low, 0.0), high)}) if high >= 5e-4 else Said("no_better")
+
+
+def _chance(outcomes: Sequence[Outcome]) -> tuple[Any, ...]:
+    return ("chance", *ends([one.probability for one in outcomes]))
 
 
 def caution(outlook: Forecast) -> str | None:
     """Caution in one text; None where there is nothing to be cautious about."""
-    return " ".join([*shrunk(outlook), *cautions(outlook)]) or None
+    return _joined([*shrunk(outlook), *cautions(outlook)]) or None
 
 
-def shrunk(outlook: Forecast) -> list[str]:
+def shrunk(outlook: Forecast) -> list[Said]:
     """Say by how much the regularizer makes predictions worse, where that is more than a little, and what to do."""
     if outlook.joining.too_few == "targets" or (weaker := outlook.weaker_regularization) is None:
         return []  # a constant target is predicted without any error, which no regularizer can come near
-    less = f"with model.regularization = {weaker:.0e} or less this may change"
-    return [f"The regularizer makes predictions {percent(outlook.shrinkage)} worse than they could be: {less}."]
+    values = {"shrinkage": ("percent", outlook.shrinkage), "less": ("word", f"{weaker:.0e}")}
+    return [Said("caution.regularizer", values)]
 
 
-def cautions(outlook: Forecast) -> list[str]:
+def cautions(outlook: Forecast) -> list[Said]:
     """Caution where the band of ψ is wide for lack of public rows, and where outliers could cost more than the band."""
-    ψ, unseen, said = outlook.recommended.relative_fitness.end, outlook.unseen, []
+    ψ, unseen, said = outlook.recommended.relative_fitness.end, outlook.unseen, list[Said]()
+    band = {end: ("percent", ψ[end]) for end in ("low", "high")}
     if outlook.agreed.agreement.data.declared_only:
-        said.append(
-            f"Without public rows the cost lies between {percent(ψ['low'])} and {percent(ψ['high'])} in 90 % of tables that "
-            "the declared columns allow; narrower ranges, or public rows, would tell."
-        )
+        said.append(Said("caution.declared", band))
     elif ψ["high"] > 100 * ψ["low"] or outlook.public_rows < 3 * outlook.n_parameters:
-        said.append(
-            f"{outlook.public_rows:,} public rows for {outlook.n_parameters} parameters: the cost lies between "
-            f"{percent(ψ['low'])} and {percent(ψ['high'])}."
-        )
+        rows = {"rows": ("count", outlook.public_rows), "parameters": ("count", outlook.n_parameters)}
+        said.append(Said("caution.rows", {**rows, **band}))
     if unseen is not None and unseen.relative_fitness > ψ["high"]:
-        said.append(
-            f"If one record in {unseen.one_in:,} is an outlier, {unseen.times_as_long:g} times as large as any public row, the "
-            f"cost would be about {percent(unseen.relative_fitness)}, whatever the budget is: public rows cannot show such "
-            "records. Narrower ranges of columns (data.bounds, with data.clamp) limit what outliers cost; a pilot run shows "
-            "whether there are any."
-        )
+        outlier = {"one_in": ("count", unseen.one_in), "times": ("number", unseen.times_as_long)}
+        said.append(Said("caution.unseen", {**outlier, "cost": ("percent", unseen.relative_fitness)}))
     return said
 
 
@@ -264,14 +249,16 @@ def with_sum(outlook: Forecast) -> str | None:
         return "at any budget" if epsilon <= LEAST_EPSILON else f"from budgets of {plain_number(epsilon)}"
 
     hidden, each = at(found.break_even_epsilon), at(found.break_even_epsilon_each)
-    least = f"{hidden}, with or without it" if hidden == each else f"{hidden} with it, and {each} without"
+    pays = f"for somebody {hidden} with it, and {each} without"
+    if hidden == each:
+        pays = f"for somebody {hidden}, with or without it".replace("for somebody at no budget", "for nobody")
     reached, seen = percent(found.together), percent(outlook.together)
     compared = "as without" if reached == seen else f"in place of {seen}"
     said = [
         f'With aggregation = "sum" (the learner sees the sum of answers alone) the best terms found reach {reached} '
         f"{compared}.",
         noise(found.assessment.noise_share),
-        f"Joining typically pays for somebody {least}.",
+        f"Joining typically pays {pays}.",
     ]
     return " ".join(filter(None, said))
 
@@ -339,7 +326,7 @@ def of_simulation(result: Simulation) -> str:
     verdict = result.joining
     said = "Whether joining pays was not judged."
     if verdict.owners:
-        said = _answer(verdict, result.worthwhile)
+        said = of_verdict(verdict, result.worthwhile)
     privately = ", with privacy" * result.bound_enforced
     costs = [f"{percent(result.relative_fitness.final['median'])} above the best possible together{privately}"]
     alone = [owner.alone for owner in result.owners if owner.alone is not None]
@@ -366,7 +353,15 @@ def of_own_learners(outlook: OwnLearnersForecast) -> str:
 
 def names(owners: Sequence[str]) -> str:
     """List owners in a sentence: at most five, and the number of the others."""
-    return listed([printable(name, LONGEST_NAME) for name in owners], 5)
+    return listed([printable(name, LONGEST_NAME) for name in owners], FEW_NAMES)
+
+
+def _names(owners: Sequence[str]) -> tuple[str, ...]:
+    return ("names", *(printable(name, LONGEST_NAME) for name in owners))
+
+
+def _joined(said: Sequence[Said]) -> str:
+    return " ".join(map(str, said))
 
 
 def ends(values: Sequence[float]) -> tuple[float, float]:

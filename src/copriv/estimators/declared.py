@@ -184,17 +184,12 @@ def measuring(
     nonzero = nonzero or len(wanted["data"]["features"])
     longest = _longest(nonzero, row_norm) * ROUNDED
     for share, loudest in SHARES if of_classes or row_norm is not None else SHARES_OF_RANGES:
-        first, rest = _in_two(wanted["owner"], share)
-        agreement = Agreement.of({
-            **wanted,
-            "agreement": {**wanted["agreement"], **in_one_answer(len(first)), "mechanism": Lengths.name, "reach": longest},
-            "model": {**wanted["model"], "gradient_bound": 1.0},
-            "data": {**wanted["data"], "feature_bound": float(np.sqrt(nonzero) * longest)},
-            "owner": first,
-        })  # fmt: skip
-        noise = _noise_on_mean(agreement)
+        agreement, rest, noise = _in_two(
+            wanted, share, {"mechanism": Lengths.name, "reach": longest}, {**wanted["model"], "gradient_bound": 1.0},
+            {"feature_bound": float(np.sqrt(nonzero) * longest)},
+        )  # fmt: skip
         if noise <= loudest:
-            return agreement, {**wanted, "owner": rest}, noise
+            return agreement, rest, noise
     return None
 
 
@@ -210,18 +205,13 @@ def ranging(wanted: Mapping[str, Any], unknown: Sequence[str]) -> tuple[Agreemen
     columns = [f"x{j}" for j in range(len(unknown))]
     hidden = np.inf
     for share in SHARES_FOR_RANGES:
-        first, rest = _in_two(wanted["owner"], share)
-        agreement = Agreement.of({
-            **wanted,
-            "agreement": {**wanted["agreement"], **in_one_answer(len(first)), "mechanism": Histograms.name},
-            "model": {"loss": "squared", "gradient_bound": 1.0, "intercept": False},
-            "data": {**wanted["data"], "feature_bound": float(len(columns)), "features": columns},
-            "owner": first,
-        })  # fmt: skip
-        noise = _noise_on_mean(agreement)
+        agreement, rest, noise = _in_two(
+            wanted, share, {"mechanism": Histograms.name}, {"loss": "squared", "gradient_bound": 1.0, "intercept": False},
+            {"feature_bound": float(len(columns)), "features": columns},
+        )  # fmt: skip
         hidden = LogScale.hidden(noise, len(columns))
         if hidden <= LOUDEST:
-            return agreement, {**wanted, "owner": rest}, noise
+            return agreement, rest, noise
     names, times = " and ".join(dict.fromkeys(unknown)), np.ceil(10.0 * hidden / LOUDEST) / 10.0  # so many are enough
     raise InvalidInput(
         f"{names}: None has the ranges of {counted(len(columns), 'column')} measured privately, which takes "
@@ -229,20 +219,29 @@ def ranging(wanted: Mapping[str, Any], unknown: Sequence[str]) -> tuple[Agreemen
     )
 
 
-def _in_two(owners: Sequence[Mapping[str, Any]], share: float) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Owners with a share of their ε and no δ, and with all the rest."""
+def _in_two(
+    wanted: Mapping[str, Any], share: float, terms: Mapping[str, Any], model: Mapping[str, Any], data: Mapping[str, Any]
+) -> tuple[Agreement, dict[str, Any], float]:
+    """An agreement on one answer for a share of every ε and no δ, what is wanted with all the rest, and the noise.
+
+    terms, data: changes of these tables. The noise is on a share of all owners' rows: its deviation over that of one draw of
+    scale 1.
+    """
     first, rest = [], []
-    for owner in owners:
+    for owner in wanted["owner"]:
         left = owner["epsilon"] * (1.0 - share)
         first.append({**owner, "epsilon": owner["epsilon"] - left, "delta": 0.0})  # exactly (Sterbenz)
         rest.append({**owner, "epsilon": left})
-    return first, rest
-
-
-def _noise_on_mean(agreement: Agreement) -> float:
-    """Deviation, over that of one draw of scale 1, of the noise on a share of all owners' rows."""
+    agreement = Agreement.of({
+        **wanted,
+        "agreement": {**wanted["agreement"], **in_one_answer(len(first)), **terms},
+        "model": model,
+        "data": {**wanted["data"], **data},
+        "owner": first,
+    })  # fmt: skip
     scales = [agreement.mechanism.scale(agreement, owner) for owner in agreement.owner_tables]
-    return float(np.sqrt(np.sum(np.square(agreement.weights * scales))))
+    noise = float(np.sqrt(np.sum(np.square(agreement.weights * scales))))
+    return agreement, {**wanted, "owner": rest}, noise
 
 
 def _longest(nonzero: int, row_norm: float | None) -> float:
@@ -301,18 +300,17 @@ def without_data(
                 found.append(Candidate(gap, mechanism, setting, declared, pure, 0.0))
     best = min(found, key=lambda one: one.gap)
     setting, declared, owners, scale = best.setting, best.declared, best.owners, best.scale
-    learnt = {
-        "gradient_bound": setting.bound,
-        "loss": declared.loss.name,
-        "intercept": declared.intercept and scale > 0,
-    }
-    of_one = {"feature_bound": ROUNDED, "features": ["constant"]}
+    learnt = {"gradient_bound": setting.bound, "loss": declared.loss.name, "intercept": declared.intercept}
+    columns_of: dict[str, Any] = {"feature_bound": declared.feature_bound * ROUNDED}
+    if not scale:
+        learnt |= {"intercept": False, "theta_max": 1.0}
+        columns_of = {"feature_bound": ROUNDED, "features": ["constant"]}
     once = in_one_answer(len(owners), setting.steps[0])
     agreement = Agreement.of({
         **wanted,
         "agreement": {**wanted["agreement"], **once, "mechanism": best.mechanism.name, **setting.terms},
-        "model": model | learnt | ({} if scale else {"theta_max": 1.0}),
-        "data": data | ({"feature_bound": declared.feature_bound * ROUNDED} if scale else of_one),
+        "model": model | learnt,
+        "data": data | columns_of,
         "owner": owners,
     })  # fmt: skip
     newton = 1.0

@@ -196,14 +196,15 @@ class Columns:
     @classmethod
     def declared(cls, categories: Any, names: Any, columns: int) -> "Columns":
         """categories: levels by column name, or by position where `names` is None. Raises InvalidInput."""
-        known: list[Any] = list(range(columns) if names is None else names)
-        shown = tuple(f"x{j}" if names is None else str(name) for j, name in enumerate(known))
+        known: list[Any] = list(range(columns))
+        shown, how = tuple(f"x{j}" for j in known), "position from 0, since the columns of X have no names"
+        if names is not None:
+            known, shown, how = list(names), tuple(map(str, names)), "name"
         if categories is None:
             return cls(shown, {})
         if not isinstance(categories, Mapping):
             raise InvalidInput('categories: must be a mapping such as {"place": ("town", "country")}')
         if unknown := [str(one) for one in categories if isinstance(one, bool) or one not in known]:
-            how = "position from 0, since the columns of X have no names" if names is None else "name"
             raise InvalidInput(f"categories: X has no column {shortened(unknown)}; give each column by its {how}")
         places = {known.index(one): levels for one, levels in categories.items()}
         return cls(shown, {j: _category(shown[j], levels) for j, levels in places.items()})

@@ -321,12 +321,14 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         """For how much of a record each row counts; None where all count for one."""
         if weights is None:
             return None
-        if self.weight_cap is None:
+        cap = 1.0
+        if self.weight_cap is not None:
+            cap = positive("weight_cap", number("weight_cap", self.weight_cap))
+        else:
             warnings.warn(
                 "weight_cap: not declared: 1 is taken, and larger weights count as 1. Declare the largest weight there may be",
                 UndeclaredWarning, stacklevel=3,
             )  # fmt: skip
-        cap = 1.0 if self.weight_cap is None else positive("weight_cap", number("weight_cap", self.weight_cap))
         return shares_of(weights, cap, rows)
 
     def _feature_bound(self, level: int) -> Any:

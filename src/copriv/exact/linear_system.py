@@ -50,10 +50,12 @@ class OwnerKinds:
             )
         if not (n > 0).all() or not (b >= 0).all():
             raise InvalidInput("owners: every kind needs more than 0 records and a noise scale of 0 or more")
-        r = None if rates is None else finite_array("rates", rates, 1)
-        if r is not None and not (len(r) == len(n) and (r > 0).all()):
+        if rates is None:
+            return cls(n, b, N, m)
+        r = finite_array("rates", rates, 1)
+        if len(r) != len(n) or not (r > 0).all():
             raise InvalidInput(f"owners: {len(n)} kinds need as many rates, each above 0")
-        return cls(n, b, N, m, None if r is None or len(set(r.tolist())) == 1 else r)
+        return cls(n, b, N, m, r if len(set(r.tolist())) > 1 else None)
 
     @property
     def number(self) -> int:

@@ -19,7 +19,7 @@ from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.forecast.assessment import RUNS
 from copriv.forecast.forecaster import forecast_of
-from copriv.forecast.pilot_answers import pilot_terms, told_by
+from copriv.forecast.pilot_answers import pilot_terms, told_by, weights_of_seen
 from copriv.forecast.result import Forecast
 from copriv.mechanisms.lengths import Measured
 from copriv.model.fitness import one_thread
@@ -125,8 +125,8 @@ def told(
     w = asked.weights * [given is None or name in given for name in asked.owner_names]
     w /= w.sum()
     if isinstance(before, DeclaredSample):
-        noise, seen = float(np.sqrt(np.sum(np.square(w * asked.noise_scales())))), np.ones(1) if asked.summed else w
-        return replace(before, measured=Measured.of(seen @ answers, noise, asked.model.intercept), _made={})
+        noise, mean = float(np.sqrt(np.sum(np.square(w * asked.noise_scales())))), weights_of_seen(asked, w) @ answers
+        return replace(before, measured=Measured.of(mean, noise, asked.model.intercept), _made={})
     sample = replace(before, pilot=told_by(before, asked, answers, w), _made={})
     run = before.problem.terms
     if run.agreement.start is None and leaves_open(run):

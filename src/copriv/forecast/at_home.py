@@ -48,8 +48,6 @@ from copriv.terms.heterogeneity import Heterogeneity
 from copriv.types import Array
 from copriv.validation import count
 
-ROWS = 20_000
-"""Most rows that models are fitted to; the effect of more rows is computed."""
 NOT_FOR_RELEASE = (
     "Not for release: exact numbers about your records. To leave, decline or report because of them tells something about your "
     "records too."
@@ -169,8 +167,9 @@ def owner_verdict(
         reason = "all its records have the same target, and say nothing of how models do on others"
     if reason:
         return VerdictAtHome(name, units, after, worthwhile, None, reason, {}, goal=agreement.goal)
-    if len(own) > ROWS:
-        own = own.taken(rng.choice(len(own), ROWS, replace=False))
+    most = 20_000  # rows that models are fitted to; the effect of more rows is computed
+    if len(own) > most:
+        own = own.taken(rng.choice(len(own), most, replace=False))
     tried = (home.candidates[0], home.candidates[-1])
     held_out = home.cross_validated(own, tried, rng)
     here = _OwnLosses(home, own, held_out, held_out.share * own.units / units, centre is not None, rng)

@@ -82,11 +82,10 @@ class Consortium(Shown):
             for key in ("records", "epsilon", "overlap")
         }
         counts = None if all(table.count is None for table in tables) else agreement.counts.astype(np.float64)
-        uncounted = agreement.uncounted if agreement.summed else None
         floors = [0.0 if table.floor is None else (table.overlap / table.floor) ** 2 for table in tables]
         return cls(
-            **parts, information=information, curve=curve, spread=spread, counts=counts, uncounted=uncounted,
-            floors=float(np.mean(agreement.by_owner(floors))),
+            **parts, information=information, curve=curve, spread=spread, counts=counts,
+            uncounted=agreement.uncounted_in_sums, floors=float(np.mean(agreement.by_owner(floors))),
         )  # fmt: skip
 
     @property
@@ -121,20 +120,24 @@ class Consortium(Shown):
         return np.asarray((self.overlap / (self.records * self.epsilon)) ** 2)
 
     @property
+    def _asked(self) -> Float[Array, " owners"]:
+        """(κ_i/ε_i)², the noise that each owner asks for."""
+        return np.asarray((self.overlap / self.epsilon) ** 2)
+
+    @property
     def sums(self) -> tuple[Array, Array, Array]:
         """Records, (κ/ε)² and records² of each owner; the sums of these over a coalition determine its cost.
 
         Where only the sum is seen, the second is an owner's part in the noise of all owners together, and `cost` is exact.
         """
-        asked = (self.overlap / self.epsilon) ** 2
+        asked = self._asked
         if self.uncounted is not None:
             asked = np.full(len(asked), float(self._summed(self.number)) / self.number.sum())
         return self.records, asked, self.records**2
 
     def _summed(self, members: Float[Array, "*many owners"]) -> Float[Array, "*many"]:
         """ν n_C² of coalitions of which only the sum is seen; very large where all of them could collude."""
-        asked = (self.overlap / self.epsilon) ** 2
-        strictest = np.asarray(np.where(members > 0, asked, 0.0).max(axis=-1))
+        strictest = np.asarray(np.where(members > 0, self._asked, 0.0).max(axis=-1))
         return self._noise_of(strictest, np.asarray(members.sum(axis=-1)))
 
     def _noise_of(self, asked: Float[Array, "*many"], members: float | Array) -> Float[Array, "*many"]:
@@ -151,7 +154,7 @@ class Consortium(Shown):
     @cached_property
     def _asked_of_others(self) -> Float[Array, " owners"]:
         """(κ_i/ε_i)² of all owners but one of each entry, joined."""
-        asked, N, join = (self.overlap / self.epsilon) ** 2, self.number, self._joined
+        asked, N, join = self._asked, self.number, self._joined
         several, but_one = (N, N - 1) if self.uncounted is None else (N > 0, N > 1)
         whole = np.concatenate([[0.0], several * asked, [0.0]])
         before, after = join.accumulate(whole)[:-2], join.accumulate(whole[::-1])[-3::-1]
@@ -274,7 +277,9 @@ class Consortium(Shown):
             return np.asarray(members + change[k] * (np.arange(len(members)) == i))
         outside = np.flatnonzero(members < self.number)
         inside = np.flatnonzero(members > 0)
-        for i in inside[: 1_000_000 // max(len(outside), 1)] if len(outside) else ():  # a million pairs at most
+        if not len(outside):
+            return None
+        for i in inside[: 1_000_000 // len(outside)]:  # a million pairs at most
             swapped = self.priced(*(total - each[i] + each[outside] for total, each in zip(now, sums, strict=True)))
             if swapped.min() < enough:
                 members = members.copy()
@@ -312,7 +317,7 @@ class Consortium(Shown):
         slope = self.curve.derivative(ν)
         by_epsilon = slope * 2.0 * self.sums[1] / self.epsilon / n**2
         if self.uncounted is not None:  # only the strictest owner's ε matters, and only if it is the only one
-            asked, N = (self.overlap / self.epsilon) ** 2, float(self.number.sum())
+            asked, N = self._asked, float(self.number.sum())
             strictest = asked == asked.max()
             alone = strictest & (float(self.number @ strictest) == 1)
             by_epsilon = slope * alone * 2.0 * N / (N - self.uncounted) * asked / self.epsilon / n**2

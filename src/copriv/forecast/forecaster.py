@@ -144,7 +144,9 @@ def forecast_of(
 
     def assessed(terms: Agreement, words: str) -> Assessment:
         found = assess(problem.under(terms), words, runs, seed, worlds, then(worlds, terms))
-        return found if sample.declared else replace(found, outliers=cost_of_outliers(sample, terms))
+        if sample.declared:
+            return found
+        return replace(found, outliers=cost_of_outliers(sample, terms))
 
     def then(worlds: Sequence[World], terms: Agreement) -> Sequence[Agreement] | None:
         """The terms that a pilot will lead to in each world, where it is all that tells of them."""
@@ -173,9 +175,11 @@ def forecast_of(
         recommended = next(run.assessment for run in found if run.choice is best.choice)
     if agreed.private and agreed.insured_cost <= recommended.insured_cost:
         recommended = agreed
-    hidden = [] if best.with_sum is None else [(best.with_sum.agreement, best.with_sum.describe())]
-    if hidden and (same := recommended.agreement.in_sums()) is not None:
-        hidden.append((same, recommended.words))
+    hidden = []
+    if best.with_sum is not None:
+        hidden.append((best.with_sum.agreement, best.with_sum.describe()))
+        if (same := recommended.agreement.in_sums()) is not None:
+            hidden.append((same, recommended.words))
     in_sums = [assess(problem.under(terms), words, runs, seed, worlds) for terms, words in hidden]
     report(4, 4)
 
@@ -204,16 +208,18 @@ def forecast_of(
     asked = Asked.of(problem.terms.goal, problem.terms.worthwhile, levels, undetermined)
     owners = owners_of(problem.terms, members, recommended, seen, subset, starts, asked)
     pilot = None
-    if problem.terms.summed and not sample.declared:
-        pilot = PilotOutlook(share, 0.0, 0, ()) if share else None
-    elif not after and not alike and not sample.declared:
+    if sample.declared:
+        if not after:
+            pilot = PilotOutlook(share, share_heard(problem.terms, 1.0 - share), 0, ())
+    elif problem.terms.summed:
+        if share:
+            pilot = PilotOutlook(share, 0.0, 0, ())
+    elif not after and not alike:
         first = seen.assessed_as(records)
         draws = {i: seen.heterogeneity_and_pays(recommended, i, asked, worlds) for i in dict.fromkeys(first)}
         pilot = pilot_outlook(
             sample, share, members, [draws[i] for i in first], [owner.verdict == "open" for owner in owners]
         )
-    if sample.declared and not after:
-        pilot = PilotOutlook(share, share_heard(problem.terms, 1.0 - share), 0, ())
     with_sum = None
     if in_sums:
         least = min(in_sums, key=lambda one: one.relative_fitness.end["mean"])
@@ -230,14 +236,20 @@ def forecast_of(
         min(o.alone for o in owners),
         any(o.verdict == "yes" for o in owners),
         any(o.verdict == "open" for o in owners),
-        None if asked.goal == "common" else _public_serves_all(seen),
+        None if asked.goal == "common" else seen.public_serves_all,
     )
     at_levels = []
     for level in () if alike else (0.0, heterogeneity.value, 2.0 * heterogeneity.value):
         there = heterogeneous_worlds(sample, problem.terms, [level] * 8, seed)
         cost = assess(problem.under(recommended.agreement), "", 32, seed, there, then(there, recommended.agreement))
         at_levels.append(AtHeterogeneity(level, **cost.relative_fitness.end))
-    everybody = None if sample.declared else sample.optimum
+    rows, optimum, everybody, unseen = 0, np.nan, None, None
+    bounds: tuple[Bound, ...] = ()
+    if not sample.declared:
+        public = problem.unbounded[0]
+        rows, optimum, everybody = public.units, sample.optimum.value, sample.optimum
+        bounds = bounds_of(problem.under(settled))
+        unseen = Unseen.of(public, pools, recommended.models, int(problem.terms.records.sum()))
     if problem.strata_name_owners:
         everybody = PublicSample.of_everybody(problem).optimum
     return Forecast(
@@ -246,18 +258,16 @@ def forecast_of(
         plan=best,
         public_only=public_only,
         public_only_band=(float(low), float(high)),
-        public_rows=0 if sample.declared else problem.unbounded[0].units,
+        public_rows=rows,
         n_parameters=problem.n_parameters,
-        bounds=() if sample.declared else bounds_of(problem.under(settled)),
-        optimum=np.nan if sample.declared else sample.optimum.value,
+        bounds=bounds,
+        optimum=optimum,
         everybody=everybody,
         owners=owners,
         consortium=members,
         squared=problem.fitness.quadratic is not None,
         generalisation=generalisation_of(sample),
-        unseen=None
-        if sample.declared
-        else Unseen.of(problem.unbounded[0], pools, recommended.models, int(problem.terms.records.sum())),
+        unseen=unseen,
         best_subset=float(members.cost(subset)),
         best_weights=members.weighted(members.best_weights()),
         description=problem.description,
@@ -275,14 +285,6 @@ def forecast_of(
         kind=kind,
         options={"runs": runs, "seed": seed, "public_start": public_start, "preconditioner": preconditioner},
     )
-
-
-def _public_serves_all(seen: WithoutJoining) -> bool:
-    """Whether the public model is typically as good as every owner's own model, on the owner's own records."""
-    public = seen.public_on_own
-    if public is None:
-        public = (seen.apart + seen.public[:, None]).reshape(-1, 1)  # any owner may be of any kind
-    return bool(np.all(np.median(public, axis=0) <= np.median(seen.own, axis=0)))
 
 
 def public_problem(
@@ -337,6 +339,7 @@ def setting_of(problem: Problem) -> Setting:
         if plain:
             scaling = c
     Ξ, proved = agreement.gradient_bound, problem.proved_gradient_bound
+    others = {"answers averaged by records": terms.robust, "one learner that all owners answer": terms.graph}
     equally = agreement.synchronous or terms.schedule == "uniform" or len(set(participants.rates)) == 1
     return Setting(
         gradient_bound=Ξ,
@@ -362,7 +365,6 @@ def setting_of(problem: Problem) -> Setting:
             (plain, "no preconditioner but a multiple of the identity"),
             (bool(np.all(np.abs(problem.start) <= f.feasible_set.theta_max)), "the start in Θ"),
             (equally, "owners answer equally often"),
-            *([] if terms.robust is None else [(False, "answers averaged by records")]),
-            *([] if terms.graph is None else [(False, "one learner that all owners answer")]),
+            *((False, what) for what, otherwise in others.items() if otherwise is not None),
         ),
     )

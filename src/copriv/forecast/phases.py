@@ -30,9 +30,6 @@ from copriv.types import Array
 
 _UNPLANNED = (ModelTerms.model_fields["smoothing"].default, Terms.model_fields["moments_share"].default)
 """Defaults of terms that a plan may choose although they are not "auto"."""
-WIDE = 1000.0
-"""Factor within which a number that is planned before a pilot may be chosen anew after it. Set by hand: it limits errors, and
-no guarantee rests on it."""
 
 
 def to_sign(agreement: Agreement, outlook: Forecast) -> Agreement:
@@ -63,18 +60,22 @@ def to_sign(agreement: Agreement, outlook: Forecast) -> Agreement:
 
 
 def _ranges(run: Agreement, planned: Agreement, asked: Agreement) -> dict[str, tuple[float, float]]:
-    """The terms that a run leaves open, each with the numbers that it may be given after the pilot."""
+    """The terms that a run leaves open, each with the numbers that it may be given after the pilot.
+
+    They are within a factor of 1,000 of the planned ones. Set by hand: it limits errors, and no guarantee rests on it.
+    """
     if not leaves_open(run):
         return {}
+    wide = 1000.0
     θ, largest = run.model.theta_max, float(np.abs(np.array(asked.agreement.preconditioner or 1.0)).max())
-    ranges = {"start": (-θ, θ), "preconditioner": (-WIDE * largest, WIDE * largest), "moments_share": (0.0, 0.99)}
+    ranges = {"start": (-θ, θ), "preconditioner": (-wide * largest, wide * largest), "moments_share": (0.0, 0.99)}
     for key in RANGED:
         left, value = (getattr(getattr(one, RANGED[key]), key) for one in (run, planned))
         settled_by_now = left == value and key not in ("start", "preconditioner")
         if settled_by_now or left not in (None, "auto", *_UNPLANNED):
             ranges.pop(key, None)
         elif key not in ranges:
-            ranges[key] = (rounded(value / WIDE), rounded(value * WIDE))
+            ranges[key] = (rounded(value / wide), rounded(value * wide))
     return ranges
 
 

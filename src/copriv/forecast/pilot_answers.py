@@ -84,7 +84,7 @@ def told_by(
     a = np.array([share @ (clipped(start + h * e)[1] - clipped(start - h * e)[1])[:, j] for j, e in enumerate(V.T)])
     a = np.clip(a / (2.0 * h), 0.1, 1.0)
     gradients, _, lengths, *_ = numbers.parts(answers)
-    seen = np.ones(1) if agreed.summed else w
+    seen = weights_of_seen(agreed, w)
     pull = (gradients @ to - share @ cut) / a
     scale = agreed.noise_scales()
     own = 2.0 * np.square(scale)[:, None] * s / a**2
@@ -105,6 +105,13 @@ def told_by(
         start, V, -covariance @ (told * mean), root, each, np.maximum(noise, 1e-300)[: len(each)],
         Lengths(numbers.feature_bound, seen @ lengths, 2.0 * counted),
     )  # fmt: skip
+
+
+def weights_of_seen(agreed: Agreement, weights: Float[Array, " owners"]) -> Float[Array, " seen"]:
+    """The weights, in the owners' mean, of what is seen of a pilot: of each answer, or 1 for a sum, which is their mean."""
+    if agreed.summed:
+        return np.ones(1)
+    return weights
 
 
 def noise_foreseen(sample: PublicSample, agreed: Agreement, times: float = 1.0) -> Float[Array, " tables"]:

@@ -5,7 +5,7 @@ larger outliers: one loan in ten thousand has an income six times the next. Reco
 absent from n₀ public rows with probability 0.8. The fitness counts such records in full, while every private answer bounds
 their influence. Their cost therefore hardly depends on ε, and a forecast far below it holds only without them.
 
-The size of such outliers is unknown. In the scenario, one record in RARER·n₀ is LONGER times as long as the longest public
+The size of such outliers is unknown. In the scenario, one record in RARER·n₀ is three times as long as the longest public
 row and has the target of a record of usual length. It enters no band and no verdict.
 """
 
@@ -19,9 +19,6 @@ from copriv.model.records import Records
 from copriv.plan.outliers import RARER
 from copriv.problem import Problem
 from copriv.types import Array
-
-LONGER = 3.0
-"""Their length over that of the longest public row; in real tables the longest is 1 to 10 times that of a sample of 1,000."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,8 @@ class Unseen:
         number = round(records / (RARER * rows.units))
         if number < 1:
             return None
-        length, found = LONGER * float(np.abs(rows.features).sum(axis=1).max()), []
+        longer = 3.0  # in real tables the longest record is 1 to 10 times as long as that of a sample of 1,000
+        length, found = longer * float(np.abs(rows.features).sum(axis=1).max()), []
         for i, (pool, ended) in enumerate(zip(pools[:8], models, strict=False)):
             whole, rng = pool.unbounded[0], np.random.default_rng([i, 13])
             # Copies of a record in the direction of one of the longest 1 %, with the target of any record.
@@ -64,4 +62,4 @@ class Unseen:
                 found.append(np.clip(fitness.value(ended) / best.value - 1.0, 0.0, None))
         if not found:
             return None
-        return cls(round(records / number), LONGER, float(np.median(found)))
+        return cls(round(records / number), longer, float(np.median(found)))

@@ -188,10 +188,11 @@ class Forecast(Shown, Framed, Drawn, Written):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Why the numbers, or the agreed terms, are not private; empty where both are."""
-        piloted, found = self.kind == "after the pilot", []
-        if piloted:
+        private, found = self.agreed.private, []
+        if self.kind == "after the pilot":
+            private = not self.agreed.agreement.model.gradient_bound_assumed
             found.append(PILOT_SIMULATED)
-        if self.agreed.agreement.model.gradient_bound_assumed if piloted else not self.agreed.private:
+        if not private:
             found.append(f"the agreed terms are {NOT_PRIVATE}")
         return tuple(found)
 

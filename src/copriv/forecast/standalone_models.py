@@ -160,6 +160,14 @@ class WithoutJoining:
             )
         return CostsOnOwn(own[:, :, None], apart + public, apart + common, with_intercept, p, left)
 
+    @property
+    def public_serves_all(self) -> bool:
+        """Whether the public model is typically as good as every owner's own model, on the owner's own records."""
+        public = self.public_on_own
+        if public is None:
+            public = (self.apart + self.public[:, None]).reshape(-1, 1)  # any owner may be of any kind
+        return bool(np.all(np.median(public, axis=0) <= np.median(self.own, axis=0)))
+
     def without_joining(self, i: int) -> Float[Array, "worlds kinds"]:
         """ψ of the better of owner i's own model and the public one, in each world."""
         return np.minimum(self.alone(i), self.public[:, None])

@@ -30,6 +30,19 @@ def percent_range(low: float, high: float) -> str:
     return f"{first} to {last}"
 
 
+def chance_range(low: float, high: float | None = None) -> str:
+    """Format a probability, or a range of probabilities; none is said to be 0 or 100 %.
+
+    >>> chance_range(0.25, 0.825), chance_range(0.999), chance_range(0.001, 0.3)
+    ('25 % to 82 %', 'more than 99 %', 'less than 1 % to 30 %')
+    """
+    first, last = (
+        "more than 99 %" if p > 0.99 else "less than 1 %" if p < 0.01 else percent(p)
+        for p in (low, low if high is None else high)
+    )
+    return first if first == last else f"{first} to {last}"
+
+
 def estimated(value: float, low: float, high: float) -> str:
     """Format an estimated ratio with its range, as "1.2 % (0.5 % to 3.4 %)"."""
     return f"{percent(value)} ({percent(low)} to {percent(high)})"

@@ -29,9 +29,6 @@ from copriv.types import Array
 
 __all__ = ["MECHANISMS", "Market", "Outcome", "Statements", "check", "lots", "market", "unstated"]
 
-
-MOST_OWNERS = 40
-"""Most owners of a market; Shapley values of more would take minutes."""
 MECHANISMS: dict[str, tuple[str, str]] = {
     "shapley": ("the efficient allocation, shared by Shapley values", "truth"),
     "equal": ("the efficient allocation, shared equally", "truth"),
@@ -213,8 +210,9 @@ def check(terms: Agreement) -> None:
             f"owner.market: {silent[0]} states neither what privacy costs it nor what accuracy is worth; give every owner "
             "market = { privacy_cost = { linear = 100.0 }, worth = 5000.0 }, in its own numbers"
         )
-    if not 2 <= terms.n_owners <= MOST_OWNERS:
-        raise AgreementError(f"owner: {terms.n_owners:,} owners; a market is of 2 to {MOST_OWNERS}")
+    most = 40  # Shapley values of more would take minutes
+    if not 2 <= terms.n_owners <= most:
+        raise AgreementError(f"owner: {terms.n_owners:,} owners; a market is of 2 to {most}")
     terms.check_one_phase()
     kind = next((key for key in ("graph", "robust") if getattr(terms.agreement, key) is not None), None)
     if terms.summed or kind:

@@ -63,10 +63,11 @@ def of_one_model(
     """The outcome where all use one model; net: what each owner is to be better off by (None: nobody pays)."""
     N, without = stated.number, stated.members.without_joining
     ψ = float(stated.fitness(epsilon))
-    gain, cost = stated.gains(ψ), stated.costs.at(epsilon)
+    gain, cost, paid = stated.gains(ψ), stated.costs.at(epsilon), np.zeros(N)
     if net is None:
         gain = np.where(epsilon > 0, gain, 0.0)
-    paid = np.zeros(N) if net is None else net - (gain - cost)
+    else:
+        paid = net - (gain - cost)
     fitness = np.where(gain > 0, ψ, without)
     return Outcome(mechanism, epsilon, fitness, gain, cost, paid, np.zeros(N) if error is None else error)
 

@@ -143,7 +143,7 @@ class Declared:
         gains = GAINS_OF_CLASSES if self.classes else GAINS
         found = np.array([(gain, constant, 1.0) for gain in gains for constant in constants])
         if not self.classes:
-            most = max(constants) if self.intercept else 0.0
+            most = max(constants)
             found = np.vstack([found, (WEAK_GAIN / (1.0 - most), most, 0.0)])
         return found[:, 0] * self.whole, found[:, 1], found[:, 2]
 

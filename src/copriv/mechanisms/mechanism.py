@@ -159,13 +159,16 @@ class Mechanism(ABC):
     def spent_after(self, agreed: AgreedTerms, owner: OwnerTerms, answers: int) -> tuple[Fraction, Fraction]:
         """ε and δ that an owner has spent once so many answers are charged."""
         ε, δ = self.cost(agreed, owner)
-        return (ε, δ) if δ > 0 and answers else (ε * answers * (δ == 0), Fraction(0))
+        if δ == 0:
+            return ε * answers, δ
+        if answers == 0:
+            return Fraction(0), Fraction(0)
+        return ε, δ
 
     def promise(self, agreed: AgreedTerms, owner: OwnerTerms) -> str:
         """All that will ever leave an owner, in words: how many of what, with which noise, at what price."""
         what, noise = self.leaves(agreed, owner)
-        δ = f", delta {owner.delta:g}" if owner.delta > 0 else ""
-        return f"{what}, with {noise}: epsilon {owner.epsilon:g}{δ} over the run{self.promise_in_sums(agreed, owner)}"
+        return f"{what}, with {noise}: {budget_in_words(owner)} over the run{self.promise_in_sums(agreed, owner)}"
 
     def promise_in_sums(self, agreed: AgreedTerms, owner: OwnerTerms) -> str:
         """Against whom an owner's ε holds, and what remains against all others; "" where answers are seen by themselves."""
@@ -235,6 +238,13 @@ def shared_noise(
         for owner, weight, sensitivity in zip(owners, weights, moved, strict=True)
     ]  # fmt: skip
     return SharedNoise(mechanism.law(agreed), parts, agreed.colluding, len(unit), bound, unit, agreed.dropouts)
+
+
+def budget_in_words(owner: OwnerTerms) -> str:
+    """ "epsilon 1, delta 1e-06"; δ only where there is one."""
+    if owner.delta == 0:
+        return f"epsilon {owner.epsilon:g}"
+    return f"epsilon {owner.epsilon:g}, delta {owner.delta:g}"
 
 
 def against(colluding: int) -> str:

@@ -83,8 +83,9 @@ class BoundedMoments:
     def shares(self, features: Float[Array, "records p"]) -> Float[Array, " records"]:
         """ω of each row, whose intercept is 1 whatever is in it: such that ω‖x‖₂ ≤ r."""
         with np.errstate(over="ignore", under="ignore"):  # a row whose square overflows has ω = 0
-            x = features * self.factors if np.any(self.factors != 1.0) else features
-            own = x[:, : self.n_parameters - self.intercept]
+            own = features[:, : self.n_parameters - self.intercept]
+            if np.ndim(self.factors):
+                own = own * np.asarray(self.factors)[: own.shape[1]]
             lengths = np.sqrt(np.einsum("ij,ij->i", own, own) + float(self.intercept))
         return np.asarray(np.minimum(1.0, slope_limits(lengths, self.reach * (1 - 1e-12))))
 

@@ -51,7 +51,7 @@ def perturbation(
     return Perturbation(
         surface=surface_of(loss or by_name(model.loss, model.threshold), model.smoothing),
         bound=agreed.gradient_bound,
-        order=1 if agreed.owner_tables[0].delta == 0 else 2,
+        order=_law(agreed.owner_tables[0].delta).order,
         feature_bound=feature_bound_of(agreed, feature_bound),
         intercept=model.intercept,
         start=start_of(agreed, p) / factors,
@@ -62,6 +62,13 @@ def perturbation(
         factors=factors,
         many_rows=agreed.owner_tables[0].unit is not None,
     )
+
+
+def _law(delta: float) -> Law:
+    """The law of the tilt: with δ, which all owners have or none, normal noise."""
+    if delta > 0:
+        return Law.NORMAL
+    return Law.LAPLACE
 
 
 class Objective(OneAnswer):
@@ -79,7 +86,7 @@ class Objective(OneAnswer):
         return isinstance(loss, SMOOTH | Hinge)
 
     def law(self, agreed: AgreedTerms) -> Law:
-        return Law.NORMAL if agreed.owner_tables[0].delta > 0 else Law.LAPLACE
+        return _law(agreed.owner_tables[0].delta)
 
     def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
         """Scale of the noise on each coordinate of the tilt."""
@@ -117,10 +124,12 @@ class Objective(OneAnswer):
         x = choosing.records.features
         for Ξ, smoothing in product(choosing.bounds(self.order(base)), smoothings):
             for metric in metrics:
-                length = row_norms(x, 2) if metric is None else np.sqrt(((x @ metric) * x).sum(axis=1))
+                length, P = row_norms(x, 2), None
+                if metric is not None:
+                    length, P = np.sqrt(((x @ metric) * x).sum(axis=1)), metric.tolist()
                 reaches = {float(np.quantile(length, 0.99)), 1.2 * float(length.max())} - {0.0}
                 for reach, share in product(sorted(reaches), SPENT):
-                    shape = {"reach": reach, "preconditioner": None if metric is None else metric.tolist()}
+                    shape = {"reach": reach, "preconditioner": P}
                     tried = plain.smoothed(smoothing, bound=Ξ, metric=metric, reach=reach)
                     λ = tried.anchor_that_spends(n, share * ε)
                     if λ > 0:
@@ -131,7 +140,7 @@ class Objective(OneAnswer):
 
     def expected(self, declared: Declared) -> Iterator[tuple[float, Setting]]:
         """Anchor and bound on slopes of the least expected gap, among those under which an owner certainly has an answer."""
-        surface, law = surface_of(declared.loss, declared.smoothing), Law.NORMAL if declared.order == 2 else Law.LAPLACE
+        surface, law = surface_of(declared.loss, declared.smoothing), _law(declared.owners[0][2])
         plain = Perturbation(
             surface=surface, bound=declared.gradient_bound, order=declared.order, intercept=declared.intercept,
             feature_bound=declared.feature_bound * ROUNDED, start=np.zeros(declared.n_parameters),
@@ -196,9 +205,9 @@ def _tried_by_all(
 
     Both the terms and the setting are frozen, so nothing has to be forgotten.
     """
-    P, terms = setting.terms["preconditioner"], setting.terms
+    terms = setting.terms
     agreed = perturbation(base, n_parameters, feature_bound, loss).smoothed(
-        setting.smoothing, bound=setting.bound, metric=None if P is None else np.array(P), reach=terms["reach"],
+        setting.smoothing, bound=setting.bound, metric=setting.preconditioner, reach=terms["reach"],
         anchor=terms.get("anchor"),
     )  # fmt: skip
     w, noise_scale = base.weights, cache(agreed.noise_scale)

@@ -23,7 +23,7 @@ from copriv.validation import positive
 
 FEW = 400
 """Passes over the records that Newton steps may take."""
-LINE = 102
+LINE = 1 + 40 + 60 + 1
 """Passes of one search along a step: one at its start, 40 to find an end, 60 to halve, and 1."""
 KEPT = 0.3
 """Most that a step may leave of the gradient for its Hessian to serve again: so many gradients cost less than a new one."""
@@ -31,8 +31,6 @@ CELLS = 1 << 22
 """Most slopes, of all models that are solved for at once, but for one: 32 MiB for each array of them."""
 CHECK = 16
 """Steps of the sure descent between checks of the gradient at its own iterate."""
-LARGEST_CONDITION = 1e5
-"""Largest condition number of P. The slack of 1e-9 on eigenvalues, and on xᵀPx, covers the rounding of P⁻¹ up to this."""
 
 SMOOTH = Squared | Huber | Logistic
 """Losses with a bound on their curvature."""
@@ -134,10 +132,11 @@ class Tilt:
         least, largest = self.eigenvalues[[0, -1]] if symmetric else (0.0, 0.0)
         if not least > 0:
             raise InvalidInput('preconditioner: mechanism "objective" needs a symmetric positive definite one')
-        if largest > LARGEST_CONDITION * least:
+        condition = 1e5  # up to which the slack of 1e-9 on eigenvalues, and on xᵀPx, covers the rounding of P⁻¹
+        if largest > condition * least:
             raise AgreementError(
                 f'agreement.preconditioner: its eigenvalues span a factor of {largest / least:.1g}; mechanism "objective" '
-                f"takes up to {LARGEST_CONDITION:g}, beyond which floats do not have its inverse exactly enough. Add to its "
+                f"takes up to {condition:g}, beyond which floats do not have its inverse exactly enough. Add to its "
                 "diagonal, or leave it out"
             )
 
@@ -413,7 +412,7 @@ class Prepared:
             return float(self.gradient(theta + at * step, tilt) @ step)
 
         low, high, flat = 0.0, 1.0, 0.1 * abs(slope(0.0))
-        while slope(high) < 0 and high < 2.0 ** (LINE - 62):
+        while slope(high) < 0 and high < 2.0**40:
             low, high = high, 2.0 * high
         for _ in range(60):
             middle = 0.5 * (low + high)

@@ -65,6 +65,13 @@ class Setting:
     patient: bool = True
     """False where it is one of many that are weighed: NotCertified where a run of it would take minutes."""
 
+    @property
+    def preconditioner(self) -> Float[Array, "p p"] | None:
+        """P of its terms; None for the identity."""
+        if self.terms["preconditioner"] is None:
+            return None
+        return np.array(self.terms["preconditioner"])
+
 
 @dataclass(frozen=True, eq=False)
 class Choosing:

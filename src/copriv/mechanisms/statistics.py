@@ -344,8 +344,7 @@ class Statistics(OfSquaredLoss):
         each = 0.5 * _noise_of_sum(self, base) if base.summed else _few_sums(base)
         noise = np.tensordot(draw(self.law(base), (runs, len(each), len(unit))), each, axes=(1, 0)) * unit
         together = float(np.sqrt(np.square(each).sum())) * unit[p : p + 1] if moments.share > 0 else None
-        P = setting.terms["preconditioner"]
-        descent = Descent(common.regularizer, common.feasible_set, None if P is None else np.array(P))
+        descent = Descent(common.regularizer, common.feasible_set, setting.preconditioner)
         rule = SolveStatistics(descent, np.ones(1), together, base.data.public_count)
         answers = moments.of(common.loss, records, start) + noise
         state = rule.step(rule.start(np.tile(start, (runs, 1))), np.zeros(runs, dtype=np.intp), answers)

@@ -206,7 +206,9 @@ class Records(Shown):
             rows = (id(part.features), id(part.target))
             before = shared[rows].weight if rows in shared else 0.0
             shared[rows] = cls(part.features, part.target, before + factor * part.weight)
-        return cls.concatenate(list(shared.values())) if len(shared) > 1 else next(iter(shared.values()))
+        if len(shared) == 1:
+            return next(iter(shared.values()))
+        return cls.concatenate(list(shared.values()))
 
     @property
     def units(self) -> int:

@@ -113,7 +113,8 @@ class TermsRefused(LearnerRefused):
 class OwnerAgent:
     """One owner's side of the network, for one agreement.
 
-    noise_ahead: draw the noise of the next answer while waiting for its query (`copriv.privacy.laplace`).
+    noise_ahead: draw the noise of the next answer while waiting for its query (`copriv.privacy.laplace`). With slots that
+    `times` measures it brings no answer forward, since they have room for a draw.
     times: slots at the end of which answers are sent (`copriv.privacy.release_time`); measured on this machine when None.
     Raises what `Owner` and `Policy.check` raise, before the learner is dialled.
     """

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from copriv.agreement import Agreement, OwnerTerms
@@ -37,7 +36,7 @@ from copriv.data.schema import Schema
 from copriv.data.specification import open_dataset
 from copriv.data.sql import is_sql
 from copriv.data.stream import StreamedRecords, made_up, most_memory
-from copriv.data.tables import column_names
+from copriv.data.tables import column_names, write_parquet
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.losses import by_name
 from copriv.model.fitness import FeasibleSet, gradient_bound_over
@@ -122,7 +121,7 @@ def make_consortium(
     make_authority(authority, agreement.agreement.name, days)
     make_party(LEARNER, LEARNER, "learner")
     if sample is not None:
-        pyarrow.parquet.write_table(sample.table.to_arrow(), folder / LEARNER / PUBLIC)
+        write_parquet(sample.table.to_arrow(), folder / LEARNER / PUBLIC)
     learner = Certified.by(
         (folder / LEARNER / AUTHORITY).read_bytes(), (folder / LEARNER / CERTIFICATE).read_text(encoding="ascii")
     )
@@ -202,7 +201,7 @@ def share_out(agreement: Agreement, folder: str | Path) -> tuple[Path, ...]:
     for owner in agreement.owner:
         path = Path(folder) / _folder_name(owner.name) / "data.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
-        pyarrow.parquet.write_table(source.table[begin : begin + owner.records].to_arrow(), path)
+        write_parquet(source.table[begin : begin + owner.records].to_arrow(), path)
         paths.append(path)
         begin += owner.records
     return tuple(paths)

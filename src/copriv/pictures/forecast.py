@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 from matplotlib.transforms import Bbox
 
-from copriv.display.forecast import ended
+from copriv.display.forecast import ended, public_model
 from copriv.display.verdict import for_nothing
 from copriv.errors import UsageError
 from copriv.forecast import Forecast
@@ -24,12 +24,15 @@ from copriv.rules import named
 @drawn
 def curves(outlook: Forecast) -> Figure:
     """Plot expected ψ against k with the band of 90 % of runs, for the agreed and the recommended terms."""
-    terms = [(outlook.agreed, style.ALONE[0], "agreed"), (outlook.recommended, style.TOGETHER, "recommended")]
+    figure = style.sheet(10.2, 5.1)
     if outlook.comparison.same:
         terms = [(outlook.recommended, style.TOGETHER, "agreed and recommended")]
-    figure = style.sheet(10.2, 5.1)
-    left = style.panel(figure, 1.07, 0.75, 6.98 if len(terms) == 1 else 3.25, 2.75)
-    panels = [left] if len(terms) == 1 else [left, style.panel(figure, 4.8, 0.75, 3.25, 2.75, sharey=left)]
+        left = style.panel(figure, 1.07, 0.75, 6.98, 2.75)
+        panels = [left]
+    else:
+        terms = [(outlook.agreed, style.ALONE[0], "agreed"), (outlook.recommended, style.TOGETHER, "recommended")]
+        left = style.panel(figure, 1.07, 0.75, 3.25, 2.75)
+        panels = [left, style.panel(figure, 4.8, 0.75, 3.25, 2.75, sharey=left)]
     style.head(figure, "What the collaboration will cost", _lead(outlook))
     best = min(owner.alone for owner in outlook.owners)
     who = "best owner alone" if outlook.n_owners > 1 else "alone"
@@ -159,10 +162,9 @@ def on_own_records(outlook: Forecast) -> Figure:
     With the band of 90 % of runs, and the verdict on the records that the goal names.
     """
     shown = outlook.owners[:20]
-    public = "a constant" if outlook.agreed.agreement.data.declared_only else "the public one"
     models = (
         ("its own model", "s", style.ALONE[0], "alone"),
-        (f"{public}, personalized", "^", style.FAINT, "public_personalized"),
+        (f"{public_model(outlook)}, personalized", "^", style.FAINT, "public_personalized"),
         ("the common one", "D", style.ALONE[3], "together"),
         ("that, personalized", "o", style.TOGETHER, "personalized"),
     )
@@ -226,7 +228,7 @@ def _by_owner(
     lines = each * len(names)
     figure = style.sheet(9.0, 2.25 + lines)
     axes = style.panel(figure, 1.8, 0.8, 5.9 if each > 0.5 else 6.9, lines)
-    y, ends = np.arange(len(names))[::-1], [] if public is None else [max(public, FLOOR)]
+    y, ends = np.arange(len(names))[::-1], list[float]()
     apart = 0.2 * all(one.bands for one in costs)
     for place, one in enumerate(costs):
         ψ, at = np.maximum(one.at, FLOOR), y + apart * ((len(costs) - 1) / 2 - place)
@@ -238,7 +240,10 @@ def _by_owner(
             axes.hlines(at, low, high, color=one.colour, linewidth=2.0, alpha=0.45, label=label, zorder=2)
             ends += [*low[low > FLOOR], *high]
     if public is not None:
-        axes.axvline(ends[0], color=style.FAINT, linewidth=1.2, linestyle="--", label="the public rows alone", zorder=1)
+        ends.append(max(public, FLOOR))
+        axes.axvline(
+            ends[-1], color=style.FAINT, linewidth=1.2, linestyle="--", label="the public rows alone", zorder=1
+        )
     axes.set_xscale("log")
     between = (1.0, 2.0, 5.0) if max(ends) < 100 * min(ends) else (1.0,)
     style.ticks(axes.xaxis, LogLocator(base=10.0, subs=between, numticks=7), axis_percent)

@@ -58,9 +58,8 @@ class Setting:
         terms, N = agreement.agreement, agreement.n_participants
         way = None if agreement.one_answer else named(terms.rule).way(terms)
         step = agreement.step * (N if way is not None and way.one_by_one else 1)
-        P = None if terms.preconditioner is None else np.array(terms.preconditioner)
         order = agreement.mechanism.order(agreement)
-        return cls(way, agreement.answers, N, step, agreement.gradient_bound, order, start, P)
+        return cls(way, agreement.answers, N, step, agreement.gradient_bound, order, start, agreement.preconditioner)
 
 
 @dataclass(frozen=True, eq=False)

@@ -202,6 +202,9 @@ class Plan(Shown, Framed):
         public_on_own: where the verdict is about own records, whether the public model is at least as good there as every
         owner's own.
         """
+        on: Literal["own", "common"] = "own"
+        if public_on_own is None:
+            public_on_own, on = public_only <= alone, "common"
         if pays is None:
             # A plan that stays at the public start is no better than it, whatever rounding says.
             pays = self.choice.relative_fitness < (1.0 - 1e-9) * min(public_only, alone)
@@ -210,9 +213,8 @@ class Plan(Shown, Framed):
             advice = "join"
         elif close:
             advice = "close"
-        elif public_only <= alone if public_on_own is None else public_on_own:
+        elif public_on_own:
             advice = "public"
-        on: Literal["own", "common"] = "common" if public_on_own is None else "own"
         return replace(self, public_only=public_only, alone=alone, advice=advice, advised_on=on)
 
     advice_in_words = in_words(

@@ -300,10 +300,11 @@ def measured_once(
 ) -> dict[tuple[Any, ...], Choice]:
     """The cost of the best setting of each mechanism of one answer. Raises AgreementError or NotCertified of an agreed one."""
     measured: dict[tuple[Any, ...], Choice] = {}
+    without_setting: tuple[type[Exception], ...] = (AgreementError, NotCertified)  # in budget
+    if bounded.problem.terms.one_answer:
+        without_setting = ()
     for mechanism, pure in one_answer_mechanisms(bounded.problem, wanted):
-        with suppress(
-            *() if bounded.problem.terms.one_answer else (AgreementError, NotCertified)
-        ):  # no setting in budget
+        with suppress(*without_setting):
             measured[mechanism, pure] = measure_one_answer(bounded, mechanism, pure, public_start, runs, seed)
     return measured
 

@@ -184,7 +184,7 @@ def offers(
         rows=measured.rows if of_numbers(agreement, columns).all() else (), size=measured.size,
         # A larger unit would weaken what is asked for, where that is more than by default.
         scales=SCALES_AFTER if piloted and terms.intercept and terms.regularization <= FAINT else (1.0,),
-        answers=1 + agreement.attempts, uncounted=agreement.uncounted if agreement.summed else None,
+        answers=1 + agreement.attempts, uncounted=agreement.uncounted_in_sums,
     )  # fmt: skip
     best: dict[Any, Candidate] = {}
     for one in sorted(found, key=lambda one: one.gap):
@@ -222,7 +222,9 @@ def _terms(agreement: Agreement, one: Candidate, start: Array, model: Mapping[st
         model=model,
         data={"feature_bound": one.declared.feature_bound * ROUNDED},
     )  # fmt: skip
-    return made if one.owners[0]["delta"] > 0 else made.replace(owner={"delta": 0.0})
+    if one.owners[0]["delta"] > 0:
+        return made
+    return made.replace(owner={"delta": 0.0})
 
 
 def _constant(agreement: Agreement, declared: Declared, start: Array, unit: float) -> tuple[float, Agreement]:

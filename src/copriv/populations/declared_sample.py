@@ -91,5 +91,5 @@ def sample_of(problem: Problem, share: float = 0.0) -> PublicSample:
     share: share of every ε that a pilot takes before the run.
     """
     if problem.terms.data.declared_only:
-        return DeclaredSample(problem if problem.stand_in else problem.on_public(), share=share)
+        return DeclaredSample(problem.on_public(), share=share)
     return PublicSample.of(problem)

@@ -92,10 +92,13 @@ class Problem(Shown):
             )
         agreed, number = self.terms.agreement, self.n_parameters
         for table, of in (("agreement", agreed), ("agreement.pilot_terms", agreed.pilot_terms)):
-            start, matrix = (None, None) if of is None else (of.start, of.preconditioner)
-            if start is not None and len(start) != number:
-                raise AgreementError(f"{table}.start: {len(start)} numbers for {number} parameters; give one for each")
-            if matrix is not None and np.shape(matrix) != (number, number):
+            if of is None:
+                continue
+            if of.start is not None and len(of.start) != number:
+                raise AgreementError(
+                    f"{table}.start: {len(of.start)} numbers for {number} parameters; give one for each"
+                )
+            if of.preconditioner is not None and np.shape(of.preconditioner) != (number, number):
                 raise AgreementError(f"{table}.preconditioner: needs {number} rows of {number} numbers")
 
     @classmethod
@@ -171,8 +174,9 @@ class Problem(Shown):
         """
         names = agreement.owner_names
         parts = {f"data of {name}": part for name, part in zip(names, by_owner(data, names), strict=True)}
-        shown = {} if public is None else {"public": public}
-        given = as_records({**parts, **shown}, agreement.data.features)
+        if public is not None:
+            parts["public"] = public
+        given = as_records(parts, agreement.data.features)
         sample = given.pop("public", None)
         return cls(
             agreement,
@@ -381,7 +385,9 @@ def _labels(strata: Any, rows: int) -> tuple[Any, tuple[str, ...]]:
     """Index of each row's label, and the labels. Raises DataError where there are not as many as public rows."""
     labels = np.asarray(strata, dtype=object)  # a list of text and NaN would be all text
     if labels.shape != (rows,):
-        shape = f"{labels.shape[0] if labels.ndim else 0} labels" if labels.ndim < 2 else f"a table of {labels.shape}"
+        shape = f"a table of {labels.shape}"
+        if labels.ndim < 2:
+            shape = f"{sum(labels.shape)} labels"
         raise DataError(f"strata: {shape} for {rows} public rows; give one label each")
     missing = [k for k, one in enumerate(labels.tolist()) if says_nothing(one)]
     if missing:

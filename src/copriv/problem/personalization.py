@@ -47,8 +47,6 @@ from copriv.validation import count, finite_array
 COUNTS = (0.0, *np.geomspace(0.3, 3e5, 13).tolist(), np.inf)
 """Candidates for k: how many records the common model counts for."""
 FOLDS, ROUNDS, DRAWS = 5, 2, 400
-ROWS = 5_000
-"""Most rows used in cross-validation; more rows do not change k."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,10 +122,9 @@ def rows_at_home(
     rows, schema = own_table(agreement, table, terms.unit)
     own = prepare_owner(rows, schema, known, None, unit_records=terms.unit_records)
     if own.units != terms.records:
-        what = "records" if terms.unit is None else "persons"
         raise DataError(
-            f"{name}: the agreement says {terms.records:,} {what}, and this table has {own.units:,}; give its own table, or "
-            "correct owner.records"
+            f"{name}: the agreement says {terms.records:,} {terms.counted}, and this table has {own.units:,}; give its own "
+            "table, or correct owner.records"
         )
     return own, public, strata
 
@@ -239,9 +236,9 @@ class Home:
 
     def personalized(self, own: Records, rng: np.random.Generator) -> Personalized:
         """The mixture over candidates of models fitted on all of the owner's rows."""
-        some = own
-        if len(own) > ROWS:
-            some = own.taken(rng.choice(len(own), ROWS, replace=False))
+        some, most = own, 5_000  # more rows do not change k
+        if len(own) > most:
+            some = own.taken(rng.choice(len(own), most, replace=False))
         held_out = self.cross_validated(some, self.candidates, rng).out
         # The share of draws of a Bayesian bootstrap of the units in which each candidate is best.
         best = np.argmin(rng.dirichlet(np.ones(len(held_out)), size=DRAWS) @ held_out, axis=1)

@@ -32,8 +32,6 @@ from copriv.report.evidence import LedgerRead, Paid, RunFile, RunRead, not_cover
 __all__ = ["RunFile", "document", "page"]
 
 SCHEMA = "copriv.report/1"
-_LONGEST = 2000
-"""Characters of what an owner promised in a phase, which names every range that was signed."""
 _MOST_PROBLEMS = 20
 """Most problems of one run's file that are listed; their number is given."""
 _ADDRESSES = ("http://", "https://", "file://", "./", "../", "/")
@@ -261,8 +259,9 @@ def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any
         promise = printable(mechanism.promise(agreement, terms)) if agreement.summed else None
     except CoprivError:  # terms that are still "auto", under which nobody can have answered
         what, noise, scale, promise = "", "", None, None
+    longest = 2000  # characters of what an owner promised in a phase, which names every range that was signed
     if agreement.has_pilot:
-        what, noise, scale = "; ".join(printable(one, _LONGEST) for one in promises(agreement, owner)), "", None
+        what, noise, scale = "; ".join(printable(one, longest) for one in promises(agreement, owner)), "", None
         if agreement.summed:  # each phase has a promise of its own
             what, promise = "", what
     return {
@@ -275,7 +274,7 @@ def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any
         "unit_records": terms.unit_records,
         "unit_column": terms.unit and printable(terms.unit),
         "units": terms.records,
-        "what": printable(what, 2 * _LONGEST),
+        "what": printable(what, 2 * longest),
         "noise": printable(noise),
         "noise_scale": scale,
         "colluding": agreement.colluding if agreement.summed else None,

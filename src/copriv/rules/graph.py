@@ -70,9 +70,11 @@ class Graph:
         central learner's model, as variances and as a mean over the owners' models: N max_i (W²ʳ)_ii ≤ MOST_NOISE. Noise of
         earlier rounds has been mixed more often and counts less.
         """
-        laplacian = np.linalg.eigvalsh(np.diag(adjacent.sum(axis=1)) - 1.0 * adjacent)
-        constant = cls(adjacent, 1, float(2.0 / (laplacian[1] + laplacian[-1]))) if len(adjacent) > 1 else cls(adjacent)
-        best = max(cls(adjacent), constant, key=lambda graph: round(graph.spectral_gap, 9))
+        best = cls(adjacent)
+        if len(adjacent) > 1:
+            laplacian = np.linalg.eigvalsh(np.diag(adjacent.sum(axis=1)) - 1.0 * adjacent)
+            constant = cls(adjacent, 1, float(2.0 / (laplacian[1] + laplacian[-1])))
+            best = max(best, constant, key=lambda graph: round(graph.spectral_gap, 9))
         sizes, vectors = np.linalg.eigh(best.weights)
 
         def less_noise(exchanges: int) -> float:
@@ -122,7 +124,9 @@ class Graph:
             joined = _reached(adjacent, relay, np.arange(len(nodes)) < len(relays))[len(relays) :]
             between = between | np.outer(joined, joined)
         between &= ~np.eye(agreed.n_owners, dtype=bool)
-        return cls.planned(between) if terms.mixing == "auto" else cls(between, terms.mixing or 1)
+        if terms.mixing == "auto":
+            return cls.planned(between)
+        return cls(between, terms.mixing or 1)
 
     @cached_property
     def weights(self) -> Float[Array, "owners owners"]:

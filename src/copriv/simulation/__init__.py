@@ -133,8 +133,10 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
     agreement, terms = problem.agreement, problem.agreement.agreement
     seed, known = options.seed_of(agreement), not problem.stand_in
     played = play([problem], scales, options, options.streams(agreement))
-    ψ, last, graph = psi(problem, played.kept, options.threads), played.kept[-1], None
-    if terms.graph is not None:
+    ψ, last, graph, noise = psi(problem, played.kept, options.threads), played.kept[-1], None, None
+    if terms.graph is None:
+        noise = from_noise(ψ[-1:], psi(problem, last.mean(axis=0)[None], 1))
+    else:
         models, last = last, last.mean(axis=1)
         graph = GraphOutcome(
             models, ψ[-1], psi(problem, last[None], options.threads)[0], Graph.of(agreement).spectral_gap
@@ -189,7 +191,7 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
         worthwhile=agreement.worthwhile,
         measured_in=agreement.error_in_words,
         public_only=_psi_of(problem, public),
-        from_noise=from_noise(ψ[-1:], psi(problem, last.mean(axis=0)[None], 1)) if graph is None else None,
+        from_noise=noise,
         graph=graph,
     )
 

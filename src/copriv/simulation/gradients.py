@@ -47,8 +47,6 @@ RANGE = 1 << 14
 """Rows a task for a thread."""
 ROUNDED = 1.0 + 1e-12
 """Features that are scaled to a bound exactly miss it by a rounding: that is not clipping."""
-FEW = 32
-"""Most models of a table of rows for which every record is looked at: finding the suspects takes as long (p = 10)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +200,8 @@ def batched_gradients(
     """
     if isinstance(loss, Squared) and np.isinf(bound):
         return GramGradients(participants)
-    if not isinstance(loss, Squared) or models * len(participants) <= FEW * len(_by_rows(participants)):
+    few = 32  # models of a table of rows, for which finding the suspects takes as long as to look at every record (p = 10)
+    if not isinstance(loss, Squared) or models * len(participants) <= few * len(_by_rows(participants)):
         return RecordGradients(loss, participants, bound, workers, order)
     return ClippedSquared(loss, participants, bound, workers, order)
 

@@ -75,6 +75,9 @@ def on_own_records(
     # At most a thousand blocks of records are drawn.
     mean, draws = _bootstrapped([alone, at_home, *together, *known], records, unit % 1_000, rng)
     runs = slice(2, 2 + len(models))
+    of_public: list[float | None] = [None, None]
+    if known:
+        of_public = [float(one) for one in mean[runs.stop :]]
     without = min([0, *range(runs.stop, len(mean))], key=lambda model: mean[model])
     wanted = np.tile(draws[:, [without]], (1, len(models)))
     return OwnOutcome(
@@ -82,13 +85,13 @@ def on_own_records(
         float(mean[runs].mean()),
         float(mean[1]),
         len(raw),
-        None if public_model is None else float(mean[-2]),
+        of_public[0],
         verdict_of(
             wanted,
             {"common": draws[:, runs], "personalized": np.tile(draws[:, [1]], (1, len(models)))},
             Asked.of("own", agreement.worthwhile),
         ),
-        None if public_model is None else float(mean[-1]),
+        of_public[1],
     )
 
 

@@ -324,7 +324,9 @@ class Simulation(Shown, Framed, Drawn, Written):
         )
         ψ = np.concatenate([one.relative_fitness.runs for one in every])
         graphs = [one.graph for one in every if one.graph is not None]
-        noisy = [(one.from_noise, one.runs - 1) for one in every if one.from_noise is not None]
+        from_noise, noisy = None, [(one.from_noise, one.runs - 1) for one in every if one.from_noise is not None]
+        if noisy:
+            from_noise = sum(one * degrees for one, degrees in noisy) / sum(degrees for _, degrees in noisy)
         return replace(
             self,
             seconds=sum(one.seconds for one in every),
@@ -332,9 +334,7 @@ class Simulation(Shown, Framed, Drawn, Written):
             theta=np.concatenate([one.theta for one in every]),
             clipped=float(np.average([one.clipped for one in every], weights=[one.runs for one in every])),
             owners=owners,
-            from_noise=sum(one * degrees for one, degrees in noisy) / sum(degrees for _, degrees in noisy)
-            if noisy
-            else None,
+            from_noise=from_noise,
             graph=graphs[0].merge(graphs[1:]) if graphs else None,
             held_out=np.concatenate(held) if held else None,
             durations=None if self.durations is None else np.concatenate([one.durations for one in every]),

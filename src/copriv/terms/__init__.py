@@ -226,7 +226,8 @@ class AgreedTerms(BaseModel):
             given_keys = [key for key in others if getattr(self.agreement, key) is not None]
             wrong += [f"agreement.{key}: needs a graph; set graph, or leave it out" for key in given_keys]
         elif self.summed or f is not None or self.agreement.pilot:
-            key = "aggregation" if self.summed else "pilot" if f is None else "robust"
+            beside = {"aggregation": self.summed, "robust": f is not None, "pilot": True}
+            key = next(key for key, given in beside.items() if given)
             wrong.append(f"agreement.graph: there is no learner for {key}; leave one of them out")
         if self.model.gradient_bound_assumed and not isinstance(self.model.gradient_bound, float):
             wrong.append("model.gradient_bound: an assumed bound must be a number")
@@ -374,6 +375,13 @@ class AgreedTerms(BaseModel):
     def uncounted(self) -> int:
         """t + d: owners on whose shares of the noise no sum relies."""
         return self.colluding + self.dropouts
+
+    @property
+    def uncounted_in_sums(self) -> int | None:
+        """`uncounted` where the learner sees only sums; None where it sees each answer."""
+        if not self.summed:
+            return None
+        return self.uncounted
 
     @property
     def fewest_in_sum(self) -> int:

@@ -205,7 +205,13 @@ def _phase(run: "Run") -> dict[str, Any] | None:
         for when in ("before", "after"):
             ψ = run.known[when]["relative_fitness"]
             told |= {f"{when}_{key}": ψ[key] for key in ("low", "median", "high")}
-    now = "kept" if run.kept else "deciding" if run.awaits_decision else "first" if run.phase == 1 else "second"
+    now = "second"
+    if run.kept:
+        now = "kept"
+    elif run.awaits_decision:
+        now = "deciding"
+    elif run.phase == 1:
+        now = "first"
     return {"now": now, "told": told}
 
 

@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from copriv import __version__
+from copriv.display.sentences import TEXTS
 from copriv.errors import CoprivError, InvalidInput
 from copriv.formatting.numbers import json_ready
 
@@ -24,13 +25,14 @@ LANGUAGES = {"en": "English", "de": "Deutsch"}
 @cache
 def texts(language: str) -> Mapping[str, str]:
     """The texts of one of LANGUAGES by key, such as "join.title"."""
-    parts: dict[str, Any] = json.loads(_source(language))
-    return {f"{part}.{key}": text for part, entries in parts.items() for key, text in entries.items()}
+    return {f"{part}.{key}": text for part, entries in _parts(language).items() for key, text in entries.items()}
 
 
-def _source(language: str) -> str:
-    """Content of the file of a language, as the browser reads it."""
-    return files("copriv.ui").joinpath("texts", f"{language}.json").read_text(encoding="utf-8")
+def _parts(language: str) -> dict[str, dict[str, str]]:
+    """The texts of a language by part and key, as browsers get them. Those of verdicts are the forecast's own in English."""
+    content = files("copriv.ui").joinpath("texts", f"{language}.json").read_text(encoding="utf-8")
+    parts: dict[str, dict[str, str]] = json.loads(content)
+    return {"verdict": {key: text.replace("'", "’") for key, text in TEXTS.items()}, **parts}
 
 
 def preferred(cookie: str | None, accepted: str) -> str:
@@ -79,7 +81,7 @@ async def _texts(request: Request) -> Response:
     language = request.path_params["language"]
     if language not in LANGUAGES:
         return Response(status_code=404)
-    return Response(_source(language), media_type="application/json")
+    return as_json(_parts(language))
 
 
 def json_handler(answer: Callable[[Request], Awaitable[Any]]) -> Handler:

@@ -4,7 +4,8 @@ A view is computed in two ways. `exact` reads a full forecast of the same terms.
 curves of a forecast for other owners, on which the cost of any coalition is a point; the forecast has shifted them to
 pass through the median cost of its runs. An owner's verdict, its probability, break-even budgets with their range and
 fair shares are those of the full forecast, as the command line shows them.
-Numbers are ψ on all owners' records unless their name says otherwise; texts are made by the pages.
+Numbers are ψ on all owners' records unless their name says otherwise. Texts are made by the pages; the verdict of a full
+forecast is sent as its sentences (`display.sentences`).
 
 A full forecast takes seconds of arithmetic in one thread, and minutes for a thousand owners, which would block the server.
 Only the newest request waits for one. A forecast that takes long and that no client waits for is cancelled for the next; but
@@ -27,14 +28,15 @@ import numpy as np
 
 from copriv.agreement import Agreement
 from copriv.display.market import told
+from copriv.display.sentences import Said
+from copriv.display.verdict import sentences
 from copriv.errors import AgreementError, CoprivError
-from copriv.forecast import forecast
+from copriv.forecast import Forecast, forecast
 from copriv.forecast.coalition_value import Consortium, shapley_values
 from copriv.forecast.forecaster import NOTICEABLE
 from copriv.forecast.standalone_models import enough, personalized_cost
 from copriv.formatting.numbers import json_ready, yes_or_no
 from copriv.market import MECHANISMS, Market, lots, unstated
-from copriv.problem.verdict import Verdict
 from copriv.report.public_rows import PublicRows
 from copriv.terms import OwnerTerms
 from copriv.types import Array
@@ -64,9 +66,16 @@ class Prepared:
     agreement: Agreement
     consortium: Consortium
     recommended: Agreement
-    joining: Verdict
     document: dict[str, Any]
     """The forecast's JSON."""
+    said: tuple[Said, ...]
+    """The forecast's verdict, sentence by sentence."""
+
+    @classmethod
+    def of(cls, agreement: Agreement, found: Forecast) -> "Prepared":
+        """Take the parts of the forecast of these terms."""
+        document, said = json_ready(found.to_dict()), tuple(sentences(found))
+        return cls(agreement, found.consortium, found.recommended.agreement, document, said)
 
     @property
     def band(self) -> dict[str, float]:
@@ -141,10 +150,7 @@ class Question:
 
 def prepare(agreement: Agreement) -> Prepared:
     """Forecast these terms. Raises what `copriv.forecast` raises."""
-    found = forecast(agreement)
-    return Prepared(
-        agreement, found.consortium, found.recommended.agreement, found.joining, json_ready(found.to_dict())
-    )
+    return Prepared.of(agreement, forecast(agreement))
 
 
 def expected_band(agreement: Agreement, public: Any, strata: Sequence[str] | None = None) -> dict[str, list[float]]:
@@ -170,17 +176,16 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
             row["own_without"] = min(own["alone"], own["public_personalized"], public)
             if found["verdict"] == "no":
                 row["probability"] = 1.0 - found["probability"]
-            row["joining"] = found["on_own" if view["goal"] == "own" else "on_all"]
             if view["goal"] == "own":
                 row |= {"break_even": found["break_even_epsilon_own"], "break_even_low": None, "break_even_high": None}
     kept = (
-        "public_only_band", "heterogeneity", "runner_up", "agreed", "recommended", "trades", "caution", "description",
-        "public_mix", "strata_unused", "without_stratum", "sampled_by_owner", "with_sum", "too_few", "pilot_outlook",
+        "public_only_band", "heterogeneity", "runner_up", "agreed", "recommended", "trades", "description", "public_mix",
+        "strata_unused", "without_stratum", "sampled_by_owner", "with_sum", "pilot_outlook",
     )  # fmt: skip
     inside = [owner["name"] for owner in document["owners"] if owner["in_best_subset"]]
     view |= {name: document[name] for name in kept} | {
-        "kind": "exact", "together": made.band, "warning": document.get("warning"),
-        "only_as_recommended": bool(made.joining.names("yes")) and made.joining.only_as_recommended,
+        "kind": "exact", "said": [one.to_dict() for one in made.said],
+        "together": made.band, "warning": document.get("warning"),
         "best_subset": {"names": inside, "value": document["best_subset"]}, "best_weights": document["best_weights"],
         "fingerprint": made.recommended.fingerprint, "toml": made.recommended.to_toml(),
     }  # fmt: skip
@@ -295,7 +300,7 @@ def _rows(question: Question, made: Prepared, members: Consortium, public_only: 
         row: dict[str, Any] = {"name": seat.terms.get("name"), "joined": seat.joined, "unlike": seat.unlike}
         row["count"] = seat.terms.get("count", 1)
         if not seat.joined:
-            rows.append(row | {"if_it_came": _if_it_came(seat, made, members, together, public_only)})
+            rows.append(row | {"if_it_came": _if_it_came(seat, agreed, made, members, public_only)})
             continue
         i += 1
         row |= {
@@ -350,19 +355,24 @@ def _on_own(
 
 
 def _if_it_came(
-    seat: Seat, made: Prepared, members: Consortium, together: float, public_only: float
+    seat: Seat, agreed: Agreement, made: Prepared, members: Consortium, public_only: float
 ) -> dict[str, Any] | None:
-    """The gain of an owner outside the consortium, and of the others, if it joined. None where its terms are not valid."""
+    """The gain of an owner outside the consortium, and of the others, if it joined. None where its terms are not valid.
+
+    agreed: what the page asks for, where `made` may be a forecast for another goal. "alone" in the result: the best that it
+    has without joining.
+    """
     terms = {"agreement": {"rule": "auto"}, "model": {"loss": "squared"}, "owner": [seat.terms]}
     try:
         wider = Agreement.of(terms).owner_tables[0]
     except AgreementError:
         return None
     more = members.joined_by(wider.records, wider.epsilon, wider.overlap, wider.number)
-    alone, with_it = float(made.alone(more)[-1]), more.together()
-    gain, pays = together - with_it, with_it < alone
-    if made.agreement.goal == "own":
-        (own,), (most,) = _on_own([wider], made, with_it, public_only, made.agreement.worthwhile)
+    public = public_only + members.information * (1.0 / more.total - 1.0 / members.total)
+    alone, with_it = min(float(made.alone(more)[-1]), _without_answers(more, public)), more.together()
+    gain, pays = members.together() - with_it, with_it < alone
+    if agreed.goal == "own":
+        (own,), (most,) = _on_own([wider], made, with_it, public_only, agreed.worthwhile)
         alone, pays, with_it = own["without"], bool(with_it < most), min(own["together"], own["personalized"])
     return {"together": with_it, "alone": alone, "joining_pays": pays, "gain_to_others": gain}
 

@@ -322,8 +322,9 @@ class _Findings:
 
     def told(self) -> Iterator[RenderableType]:
         """The results as lines and a table."""
+        longest = 800  # characters of a line, which can quote any cell of a table
         if self.description:
-            yield printable(self.description, _LONGEST)
+            yield printable(self.description, longest)
         if self.owners:
             table = plain_table("owner", "agreed", "records", "features", "L1 bound on features", "bound on target")
             for owner in self.owners:
@@ -334,12 +335,8 @@ class _Findings:
         for column, cells in self.clamped.items():
             yield f"{printable(column, 60)}: {counted(cells, 'value')} out of bounds, counted as the bound"
         for line in (*self.looked_at, *self.problems):
-            yield printable(line, _LONGEST)
+            yield printable(line, longest)
         if self.problems:
             yield f"{counted(len(self.problems), 'problem')}."
         else:
             yield "No problems."
-
-
-_LONGEST = 800
-"""Largest number of characters of a line, which can quote any cell of a table."""

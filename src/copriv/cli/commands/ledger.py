@@ -51,7 +51,7 @@ def show(path: options.LedgerPath, as_json: options.AsJson = False) -> None:
             cost = [f"{float(line.epsilon):.6g}", f"{float(line.delta):.6g}"]
         table.add_row(str(line.number), *map(printable, words), *cost[: 1 + with_delta])
     phases = [phases_spent(run, each) for run, each in totals.runs.items() if each.phases]
-    tell(table, *phases, f"{printable(totals.owner)}: {spent(totals)}. options.Head {totals.head}")
+    tell(table, *phases, f"{printable(totals.owner)}: {spent(totals)}. Head {totals.head}")
 
 
 def verify(
@@ -63,7 +63,7 @@ def verify(
 ) -> None:
     """Check every line of a ledger and the sums; with --keys or --head, also that no older copy was put back."""
     totals = verified(path, head, keys or witness)
-    said = f"{totals.lines} lines, unbroken. {printable(totals.owner)}: {spent(totals)}. options.Head {totals.head}"
+    said = f"{totals.lines} lines, unbroken. {printable(totals.owner)}: {spent(totals)}. Head {totals.head}"
     answer(as_json, {"schema": "copriv.ledger-verified/1", "ok": True, **totals_fields(totals)}, [said])
 
 
@@ -86,4 +86,4 @@ def _answer_begun(schema: str, path: Path, totals: Totals, as_json: bool) -> Non
     if totals.before > 0:
         said += f", which begins with {float(totals.before):.6g} spent"
     said += ". Keep it, and back it up; it never begins again."
-    answer(as_json, {"schema": schema, **totals_fields(totals)}, [said, f"options.Head {totals.head}"])
+    answer(as_json, {"schema": schema, **totals_fields(totals)}, [said, f"Head {totals.head}"])

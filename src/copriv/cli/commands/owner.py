@@ -64,9 +64,7 @@ def serve(
     ] = "127.0.0.1:7443",
     query: options.Query = "",
     policy: options.PolicyFile = None,
-    ahead: Annotated[
-        int, option("Pay for N answers ahead and draw the next one's noise.", env="AHEAD", metavar="N", min=0)
-    ] = 0,
+    ahead: Annotated[int, option("Pay for N answers ahead.", env="AHEAD", metavar="N", min=0)] = 0,
     memory: options.Memory = None,
     give_up: Annotated[
         float, option("How long to dial without an answer.", env="GIVE_UP", metavar="SECONDS", min=1)
@@ -129,7 +127,7 @@ def serve(
                 terms, name, records, by_name(terms.model.loss, terms.model.threshold), file,
                 GrpcDialer(learner, own, rules.learner), policy=rules, keys=own,
                 dictionary=dictionary.fingerprint if dictionary else "", columns=columns,
-                patience=Patience(give_up=give_up), log=agent_log, noise_ahead=ahead > 0,
+                patience=Patience(give_up=give_up), log=agent_log,
             )  # fmt: skip
             service.slot = agent.slot
 
@@ -281,6 +279,8 @@ def _own_records(
     agreement: Agreement, name: str, data: str, query: str, dictionary: "PublicDictionary | None", memory: float | None
 ) -> "tuple[Records | InBlocks, tuple[str, ...]]":
     """An owner's records, in memory unless they need more than `memory` megabytes."""
+    import pyarrow
+
     from copriv.network.setup import memory_needed, n_parameters, owner_records, streamed_records
 
     if memory is not None and name in agreement.owner_names:
@@ -291,6 +291,8 @@ def _own_records(
                 "they are read in blocks for each answer"
             )
             return streamed_records(agreement, name, data, query, dictionary)
+    # The table is read once, and Arrow's own pool would keep what that took: 9 MB of a small CSV table's process.
+    pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     return owner_records(agreement, name, data, dictionary, query)
 
 

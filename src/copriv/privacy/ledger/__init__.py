@@ -156,7 +156,7 @@ class RunTotals:
     @property
     def committed(self) -> Fraction:
         """ε that is spent or paid for ahead."""
-        return self.spent + self.ahead * self.each
+        return self.spent + self.ahead * self.each if self.ahead else self.spent
 
     @property
     def sums(self) -> Sums:
@@ -171,7 +171,7 @@ class RunTotals:
     @property
     def paid(self) -> Sums:
         """Sums spent or paid for in advance since the present phase began."""
-        return since(self.before, self.sums)
+        return since(self.before, self.sums) if self.phases else self.sums
 
     @property
     def left(self) -> int:

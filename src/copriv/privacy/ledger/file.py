@@ -279,6 +279,8 @@ class RunLedger:
 
     def _next(self, paid: int, answered: Charged) -> list[Entry]:
         """The line that pays for the next answers of a phase, once the last one that was paid for ahead is given; else none."""
+        if self.file.ahead < 1:
+            return []
         totals, run, each = self.file.totals, self._totals, answered.epsilon
         spent, spent_delta, answers = run.paid
         if not each or spent_delta > 0 or run.ahead > paid or answered.phase != run.phase:

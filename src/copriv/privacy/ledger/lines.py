@@ -27,9 +27,10 @@ import hashlib
 import json
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
@@ -42,6 +43,7 @@ START = hashlib.sha256(b"copriv ledger 2").hexdigest()
 """The head of a chain without lines."""
 ZERO = Fraction(0)
 
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
 _TEXTS = ("kind", "time", "fingerprint", "run", "identity", "epsilon", "delta", "content", "nonce", "hash")
 
 
@@ -61,7 +63,8 @@ class Entry:
         """The line with this content, after `lines` lines of which the last has the hash `head`."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         line = Line(**vars(self), number=lines + 1, time=now, nonce=secrets.token_hex(32), hash="")
-        return replace(line, hash=line.chained(head))
+        object.__setattr__(line, "hash", line.chained(head))  # nobody else has the line yet
+        return line
 
 
 def digest(numbers: Float[Array, " n"]) -> str:
@@ -94,7 +97,7 @@ class Line(Entry):
 
     def chained(self, head: str) -> str:
         """The hash of this line after a line of hash `head`."""
-        return hashlib.sha256(bytes.fromhex(head) + self._body()).hexdigest()
+        return hashlib.sha256(bytes.fromhex(head) + self._body).hexdigest()
 
     def check_chain(self, head: str) -> None:
         """Raise LedgerDamaged unless this line continues one of hash `head`."""
@@ -106,7 +109,7 @@ class Line(Entry):
 
     def to_bytes(self) -> bytes:
         """The line as it is written in the file."""
-        return self._body() + f',"hash":"{self.hash}"}}\n'.encode("ascii")
+        return self._body + f',"hash":"{self.hash}"}}\n'.encode("ascii")
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "Line":
@@ -129,10 +132,12 @@ class Line(Entry):
             raise ValueError("not written as a line is")
         return line
 
+    @cached_property
     def _body(self) -> bytes:
+        """The line as it is written, up to its hash; it is read to chain, to check and to write the line."""
         said = {"line": self.number} | {key: getattr(self, key) for key in _TEXTS[:-1]}
         said |= {"epsilon": text_of(self.epsilon), "delta": text_of(self.delta) if self.delta else ""}
-        return json.dumps(said, separators=(",", ":")).encode("ascii")[:-1]
+        return _COMPACT.encode(said).encode("ascii")[:-1]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ they are not detected.
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -138,7 +138,7 @@ class Witness:
 
     def _write(self, seen: Seen) -> None:
         self._written += 1
-        said = json.dumps({"written": self._written, **asdict(seen)})
+        said = json.dumps({"written": self._written, **vars(seen)})
         half = f"{said}\n{hashlib.sha256(said.encode()).hexdigest()}\n".encode()
         if len(half) > _HALF:
             raise OSError(f"what it has to say takes {len(half)} bytes, more than {_HALF}")

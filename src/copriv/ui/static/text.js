@@ -40,7 +40,8 @@ const LONG = 1e15; // with more digits than anybody reads
 
 export function number(value, digits = 3) {
   if (Math.abs(value) >= LONG) return new Intl.NumberFormat(language, { maximumSignificantDigits: digits, notation: "scientific" }).format(value);
-  return new Intl.NumberFormat(language, { maximumSignificantDigits: digits }).format(value);
+  // Halves to even, as the terminal rounds.
+  return new Intl.NumberFormat(language, { maximumSignificantDigits: digits, roundingMode: "halfEven" }).format(value);
 }
 
 export function count(value) {
@@ -65,15 +66,20 @@ export function percent(ratio) {
 
 /** A probability per cent; what is nearly certain is not said to be. */
 export function chance(probability) {
-  const whole = Math.round(100 * probability);
-  if (whole > 99) return t("site.above", { number: t("site.percent", { number: 99 }) });
-  if (whole < 1) return t("site.below", { number: t("site.percent", { number: 1 }) });
-  return t("site.percent", { number: whole });
+  if (probability > 0.99) return t("site.above", { number: t("site.percent", { number: 99 }) });
+  if (probability < 0.01) return t("site.below", { number: t("site.percent", { number: 1 }) });
+  return percent(probability);
 }
 
-/** "a", "a and b", "a, b and c"; of many, the first three and how many more. */
-export function listed(names) {
-  const shown = names.length > 4 ? [...names.slice(0, 3), t("site.others", { number: names.length - 3 })] : names;
+/** "1 % to 2 %", or one number where both ends have the same digits. */
+export function range(low, high, shown = percent) {
+  const [first, last] = [low, high].map((end) => shown(end));
+  return first === last ? first : t("owner.bar.band", { low: first, high: last });
+}
+
+/** "a", "a and b", "a, b and c"; of many, the first ones and how many more. */
+export function listed(names, most = 3) {
+  const shown = names.length > most + 1 ? [...names.slice(0, most), t("site.others", { number: names.length - most })] : names;
   if (shown.length < 2) return shown[0] ?? "";
   return t("site.and", { list: shown.slice(0, -1).join(", "), last: shown.at(-1) });
 }

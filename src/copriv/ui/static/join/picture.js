@@ -23,13 +23,20 @@ export function standalone(drawn, scheme = "") {
 export async function picture(view) {
   const { drawn, colours } = standalone(drawing(view, WIDTH - 60));
   const text = (id) => document.getElementById(id).textContent;
-  const title = svg("text", { x: 30, y: 48, "font-size": 24, "font-weight": 600, fill: colours.ink, "font-family": colours.font }, text("verdict"));
-  const rest = wrapped(text("verdict-numbers"), 110).map((one, i) => svg("text", { x: 30, y: 80 + 21 * i, "font-size": 15, fill: colours.ink, "font-family": colours.font }, one));
+  let y = 20;
+  const written = (id, most, size, weight) => {
+    y += 0.5 * size;
+    return wrapped(text(id), most).map((one) => {
+      y += 1.4 * size;
+      return svg("text", { x: 30, y, "font-size": size, "font-weight": weight, fill: colours.ink, "font-family": colours.font }, one);
+    });
+  };
+  const said = [written("verdict", 62, 20, 600), written("verdict-numbers", 96, 15, 400), written("verdict-notes", 96, 15, 400)];
   drawn.setAttribute("x", 30);
-  drawn.setAttribute("y", 100 + 21 * rest.length);
-  const height = 450 + 21 * rest.length;
+  drawn.setAttribute("y", y + 20);
+  const height = y + 370;
   const whole = svg("svg", { xmlns: "http://www.w3.org/2000/svg", width: WIDTH, height, viewBox: `0 0 ${WIDTH} ${height}` },
-    svg("rect", { width: WIDTH, height, fill: colours.paper }), title, rest, drawn);
+    svg("rect", { width: WIDTH, height, fill: colours.paper }), said.flat(), drawn);
   const image = new Image();
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new XMLSerializer().serializeToString(whole))}`;
   await image.decode();

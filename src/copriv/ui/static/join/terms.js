@@ -15,7 +15,7 @@ export function showTerms(view, state) {
       h("dd", {}, h("span", { lang: "en" }, words), " ", h("strong", {}, percent(ψ.median)),
         ψ.low === undefined ? "" : ` (${t("owner.bar.band", { low: percent(ψ.low), high: percent(ψ.high) })})`),
     ])),
-    [view.caution, view.pilot_outlook?.in_words, view.with_sum?.in_words].filter(Boolean).map((said) => h("p", { lang: "en" }, said)),
+    [view.pilot_outlook?.in_words, view.with_sum?.in_words].filter(Boolean).map((said) => h("p", { lang: "en" }, said)),
     h("p", { class: "quiet" }, t("join.terms.from"), ": ", h("span", { lang: "en" }, view.description)),
   ].flat());
 }

@@ -1,7 +1,7 @@
 // Verdicts in sentences: for everybody at the top, and for one organisation.
 
 import { byId, everySecond, h } from "../dom.js";
-import { chance, listed, percent, t } from "../text.js";
+import { chance, count, listed, number, percent, range, t } from "../text.js";
 
 const MARKS = { yes: "✓", no: "–", open: "?" };
 
@@ -16,7 +16,7 @@ export function why(row, view) {
   const values = own
     ? { together: percent(Math.min(own.together, own.personalized)), alone: percent(row.own_without) }
     : { together: percent(row.together), alone: percent(row.alone), public: percent(view.public_only) };
-  const reason = own ? "because.own" : { open: "because.close", yes: "because", no: `because.${row.rival}` }[kind];
+  const reason = own ? "because.own" : { open: "because.close", yes: `because.over.${row.rival}`, no: `because.${row.rival}` }[kind];
   return [badge, ": ", t(`owner.${reason}`, values), ...surely(row)];
 }
 
@@ -35,7 +35,36 @@ function outside(row, goal) {
   return [t(found.joining_pays ? "owner.out.pays" : "owner.out.not", values), " ", t("owner.out.others", { change })];
 }
 
-function headline(view) {
+/** How a value in a sentence of the forecast is written, by its kind (`copriv/display/sentences.py`). */
+const SHOWN = {
+  percent: (ratio) => (ratio === null ? t("site.unbounded") : percent(ratio)), // no JSON has infinity
+  range: (low, high) => range(low, high),
+  chance: (low, high = low) => range(low, high, chance),
+  names: (...names) => listed(names, 5),
+  number: (value) => number(value),
+  count,
+  word: String,
+};
+
+/** A sentence of the forecast in the page's language. */
+function sentence({ key, values }) {
+  const shown = Object.entries(values).map(([blank, one]) => {
+    if (!Array.isArray(one)) return [blank, sentence(one)];
+    const [kind, ...value] = one;
+    return [blank, SHOWN[kind](...value)];
+  });
+  return t(`verdict.${key}`, Object.fromEntries(shown));
+}
+
+/** The forecast's sentences: for whom joining pays, what it costs and what would help, and what to be careful about. */
+function told(view) {
+  const parts = { answer: [], rest: [], caution: [] };
+  for (const one of view.said) (parts[one.key.split(".")[0]] ?? parts.rest).push(sentence(one));
+  return parts;
+}
+
+/** For whom joining pays, by a quick estimate. */
+function estimated(view) {
   const joined = view.owners.filter((row) => row.joined);
   const [gain, rest, even] = ["yes", "no", "open"].map((kind) => joined.filter((row) => row.verdict === kind));
   const [names, others, open] = [gain, rest, even].map((rows) => listed(rows.map((row) => row.name)));
@@ -43,40 +72,10 @@ function headline(view) {
   if (even.length) kind = `${gain.length ? "pays" : "not"}.only`;
   if (gain.length && rest.length) kind = "pays.some";
   if (even.length === joined.length) kind = "close.all";
-  const sentences = [even.length && even.length < joined.length ? t("join.close", { even: open }) : ""];
-  if (view.kind === "exact") sentences.push(...byHowMuch(view, gain, even));
-  if (view.goal === "common") sentences.push(t("join.goal.said"));
   const likely = kind === "close.all" || [...gain, ...rest].every((row) => row.sure) ? "" : ".likely";
-  return [t(`join.${kind}${likely}`, { names, others }), ...sentences].filter(Boolean).join(" ");
-}
-
-/** By how much records would be predicted better, as the full forecast has it; where it is open, both outcomes. */
-function byHowMuch(view, gain, even) {
-  const own = view.goal === "own" ? "own" : "all";
-  const said = [];
-  if (gain.length) said.push(t(`join.better.${own}`, { better: range(gain.map((row) => row.joining.gain)) }));
-  if (!gain.length && !even.length) said.push(t(`join.better.not.${own}`, { worthwhile: percent(view.worthwhile) }));
-  const both = even.map((row) => row.joining).filter((joining) => joining.if_alike && joining.if_unlike);
-  if (even.length && view.too_few) said.push(t(`join.close.few.${view.too_few}`));
-  else if (both.length) said.push(...outcomes(both, view.worthwhile));
+  const said = [t(`join.${kind}${likely}`, { names, others })];
+  if (even.length && even.length < joined.length) said.push(t("join.close", { even: open }));
   return said;
-}
-
-/** Gains if organisations hardly differ and if they differ as real tables do; with their probabilities, where these gains do not show which way it goes. */
-function outcomes(both, worthwhile) {
-  const keys = ["if_alike", "if_unlike"];
-  const gains = keys.map((key) => both.map((joining) => joining[key].gain));
-  const chances = keys.map((key) => range(both.map((joining) => joining[key].probability), chance));
-  const [alike, unlike] = gains.map((values) => range(values.map((gain) => Math.max(gain, 0))));
-  if (alike === unlike && chances[0] === chances[1]) return [];
-  const apart = (upper, lower) => Math.min(...upper) >= worthwhile && Math.max(...lower) < worthwhile;
-  if (apart(gains[0], gains[1]) || apart(gains[1], gains[0])) return [t("join.close.both", { alike, unlike })];
-  return [t("join.close.chances", { alike, unlike, chance: chances[0], chance_unlike: chances[1] })];
-}
-
-function range(values, shown = percent) {
-  const [low, high] = [Math.min(...values), Math.max(...values)].map(shown);
-  return low === high ? low : t("owner.bar.band", { low, high });
 }
 
 let waited = () => {};
@@ -115,17 +114,22 @@ export function showVerdict(view, state) {
     notes.hidden = true;
     return;
   }
-  const text = headline(view);
+  const { answer, rest, caution } = view.kind === "exact" ? told(view) : { answer: estimated(view), rest: [], caution: [] };
+  if (view.goal === "common") answer.push(t("join.goal.said"));
+  const text = answer.join(" ");
   if (verdict.textContent !== text) verdict.textContent = text; // spoken again only when it changed
   const { median, low, high } = view.together;
-  const key = view.kind === "exact" ? "join.together" : "join.together.quick";
-  const alone = view.public_only_band;
-  const rows = alone ? t("join.public.band", { public: percent(view.public_only), low: percent(alone.low), high: percent(alone.high) }) : t("join.public", { public: percent(view.public_only) });
-  numbers.textContent = `${t(key, { together: percent(median), low: percent(low), high: percent(high) })} ${rows}`;
+  if (view.kind === "exact") {
+    const alone = view.public_only_band;
+    rest.push(t("join.together", { band: range(low, high) }), t("join.public.band", { band: range(alone.low, alone.high) }));
+  } else {
+    const values = { together: percent(median), low: percent(low), high: percent(high) };
+    rest.push(t("join.together.quick", values), t("join.public", { public: percent(view.public_only) }));
+  }
+  numbers.textContent = rest.join(" ");
   status.textContent = t(`join.${view.kind}`);
-  const said = [];
+  const said = caution;
   if (view.warning) said.push(t("join.warning"));
-  if (view.only_as_recommended) said.push(t("join.agreed.worse", { agreed: percent(view.agreed.relative_fitness.median) }));
   if (state.none) said.push(t("join.example"));
   if (view.heterogeneity) said.push(heterogeneity(view.heterogeneity));
   if (view.public_mix) said.push(t(view.sampled_by_owner ? "join.sample.owner" : "join.sample"), ...view.public_mix.filter((mix) => mix.differs).map(mixture));
