@@ -45,10 +45,11 @@ TEXTS = {
     "answer.right.one": "That is right with a probability of {chance}.",
     "remedy.nobody": "One owner has nobody to train with.",
     "remedy.none": "So do not train together: its own model or the public one, as it is or personalized, serves each owner as "
-    "well, and no larger budget of one owner is expected to change that.",
-    "remedy.none.constant": "So do not train together: its own model or a constant serves each owner as well, and no larger "
-    "budget of one owner is expected to change that.",
+    "well.",
+    "remedy.none.constant": "So do not train together: its own model or a constant serves each owner as well.",
     "remedy.budget": "So do not train together as it is: it would typically pay for {who} with a budget of {epsilon} or more.",
+    "remedy.without": "So do not train together as it is: without {who} the others would reach {best}. Ask how it is for them: "
+    "copriv forecast --without.",
     "costs": "On everybody's records: {together} above the best possible together, {public} by {public_model}.",
     "costs.recommended": "On everybody's records: {together} above the best possible together by the recommended terms, "
     "{public} by {public_model}.",

@@ -58,8 +58,8 @@ def question(result: Simulation) -> str:
     asked = 'Asked (goal = "own"): are an owner\'s own records predicted better by joining than without?'
     if any(owner.own is not None for owner in result.owners):
         return (
-            f"{asked} Judged on its records, each fifth of them held out in turn from models that are made at home. The common "
-            "model has seen them all, which flatters joining, and the more, the larger an owner's share of all records is."
+            f"{asked} Judged on its records, each fifth of them held out in turn from models that are made at home; what "
+            "they had to do with the common model is taken away by a step of Newton's method."
         )
     if result.source == "public":
         why = "the owners' own tables are not here (data.path names them). copriv forecast says what to expect."

@@ -114,7 +114,9 @@ def _answer(verdict: Verdict, worthwhile: float) -> list[Said]:
 
 
 def _remedy(outlook: Forecast) -> Said:
-    """Say whether joining would pay for an owner with a larger budget, where it pays for nobody."""
+    """Say what could change that joining pays for nobody: that some leave, or a larger budget of one."""
+    if cost := outlook.joining.cost_others:
+        return Said("remedy.without", {"who": _names(cost), "best": ("percent", outlook.best_subset)})
     least = {}
     for owner in outlook.owners:
         enough = owner.break_even_epsilon_own if outlook.goal == "own" else owner.break_even_epsilon
@@ -139,7 +141,9 @@ def _open(verdict: Verdict, even: Sequence[str], worthwhile: float) -> list[Said
     pairs = [(one.if_alike, one.if_unlike) for one in found if one.if_alike is not None and one.if_unlike is not None]
     both = [*zip(*pairs, strict=True)]
     if not both or both[0] == both[1]:
-        return [Said("answer.open", {**who, "chance": _chance(found), "yes": ("percent", YES)})]
+        # In whole percent that are neither a yes nor a no: .797 is not the 80 % of a yes.
+        chances = ends([min(max(one.probability, NO + 0.01), YES - 0.01) for one in found])
+        return [Said("answer.open", {**who, "chance": ("chance", *chances), "yes": ("percent", YES)})]
     (low, high), (least, most) = (ends([one.gain for one in outcomes]) for outcomes in both)
     values: dict[str, Any] = {**who, "if_alike": _better(low, high), "if_unlike": _better(least, most)}
     if low >= worthwhile > most or least >= worthwhile > high:
@@ -163,8 +167,8 @@ def caution(outlook: Forecast) -> str | None:
 
 def shrunk(outlook: Forecast) -> list[Said]:
     """Say by how much the regularizer makes predictions worse, where that is more than a little, and what to do."""
-    if outlook.joining.too_few == "targets" or (weaker := outlook.weaker_regularization) is None:
-        return []  # a constant target is predicted without any error, which no regularizer can come near
+    if outlook.joining.too_few is not None or (weaker := outlook.weaker_regularization) is None:
+        return []  # public rows that a model fits without any error, which no regularizer can come near
     values = {"shrinkage": ("percent", outlook.shrinkage), "less": ("word", f"{weaker:.0e}")}
     return [Said("caution.regularizer", values)]
 
