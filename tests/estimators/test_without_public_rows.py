@@ -10,6 +10,7 @@ from copriv import losses
 from copriv.estimators import PrivateClassifier, PrivateRegressor
 from copriv.estimators.declared import terms, without_data
 from copriv.mechanisms.expected import SLOPES, Declared, Tables
+from copriv.mechanisms.objective import perturbation
 
 BUDGETS = (0.01, 0.1, 1.0, 10.0, 100.0)
 
@@ -157,8 +158,8 @@ def test_shares_of_tables_are_whole_and_curvatures_within_what_is_declared(loss:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("δ", [0.0, 1e-6])
 def test_what_noise_drowns_is_the_private_mean(δ: float) -> None:
-    """Below nε = 100 nothing is measured; the mean has noise of scale b = 2/(nε), and with v = 2b² a step (1 − v)/(1 + v)."""
-    X, y, b = np.zeros((900, 30)), np.full(900, 0.4), 2 / 90
+    """Below nε = 50 nothing is measured; the mean has noise of scale b = 2/(nε), and with v = 2b² a step (1 − v)/(1 + v)."""
+    X, y, b = np.zeros((480, 30)), np.full(480, 0.4), 2 / 48
     fits = [PrivateRegressor(epsilon=0.1, delta=δ, bounds=(-1, 1), target_bounds=(-1, 1)).fit(X, y) for _ in range(6)]
     for model in fits:
         assert model.scale_ == 0
@@ -168,7 +169,7 @@ def test_what_noise_drowns_is_the_private_mean(δ: float) -> None:
     assert agreement.mechanism.scale(agreement, agreement.owner_tables[0]) / 2 == pytest.approx(b)
     assert agreement.agreement.step == pytest.approx((1 - 2 * b**2) / (1 + 2 * b**2), rel=1e-6)
     # The mean of six draws is further off less than once in a million.
-    assert np.mean([model.intercept_ for model in fits]) == pytest.approx(0.4, abs=0.1)
+    assert np.mean([model.intercept_ for model in fits]) == pytest.approx(0.4, abs=0.2)
 
 
 @pytest.mark.parametrize("variance", [1e-6, 0.01, 0.3, 2.0])
@@ -261,3 +262,28 @@ def test_breast_cancer_is_told_apart_at_epsilon_one() -> None:
     X, y = load_breast_cancer(return_X_y=True)
     given = {"delta": 1 / len(y) ** 2, "bounds": (X.min(axis=0), X.max(axis=0)), "classes": (0, 1)}
     assert np.median([PrivateClassifier(epsilon=1.0, **given).fit(X, y).score(X, y) for _ in range(5)]) > 0.75
+
+
+@pytest.mark.parametrize("δ", [0.0, 1e-9])
+def test_of_many_columns_far_from_0_the_noise_that_hides_rounding_is_small(δ: float) -> None:
+    """256 levels of 48,000 rows, ε = 10: v had moved every score by 20, and three labels of four were wrong."""
+    settled = without_data(wanted(10.0, δ, "logistic", 256, 48_000))
+    made = perturbation(settled.agreement, 257)
+    moved = made.remainder_scale(48_000, 10.0) * made.farthest  # a row of the largest length
+    assert np.sqrt(2.0) * moved < 0.3
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_predictions_stay_within_the_declared_range(fit_intercept: bool) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (3000, 2))
+    y = X @ [2.0, 1.0] + 5.0
+    model = PrivateRegressor(epsilon=10.0, bounds=(-1, 1), target_bounds=(0, 8), fit_intercept=fit_intercept).fit(X, y)
+    far = np.array([[50.0, 50.0], [-50.0, -50.0], [0.1, 0.1]])
+    linear = far @ model.coef_ + model.intercept_
+    np.testing.assert_allclose(model.predict(far), [8.0, 0.0, linear[2]])
+    assert linear[0] > 8.0
+    assert linear[1] < 0.0
+    public = (X[:50], y[:50])  # the range is then what 50 rows show, and says nothing of others
+    planned = PrivateRegressor(epsilon=10.0).fit(X[50:], y[50:], public=public)
+    np.testing.assert_array_equal(planned.predict(far), far @ planned.coef_ + planned.intercept_)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from copriv.agreement import Agreement
+from copriv.errors import AgreementError
 from copriv.estimators import PrivateClassifier, PrivateRegressor, SharedLedger
 from copriv.estimators.declared import Measured, measuring, terms, without_data
 from copriv.losses import Squared
@@ -83,11 +84,44 @@ def test_parts_add_up_to_the_budget_exactly() -> None:
 
 def test_nothing_is_spent_where_little_would_be_heard_or_a_caller_bounds_rows() -> None:
     assert measuring(wanted(3000, 1.0), None) is not None
-    assert measuring(wanted(399, 1.0), 1.0) is None  # of two histograms, from nε = 400 on, where a norm is stated
-    parts = [measuring(wanted(n, 1.0), None) for n in (401, 201, 101, 99)]  # where only ranges are
-    assert [round(one[0].owner[0].epsilon, 9) for one in parts[:3]] == [0.1, 0.2, 0.4]
-    assert parts[3] is None
+    for norm, expected in (
+        # Of two histograms from nε = 400 on where a norm is stated, and from 100 on where only ranges are; then of one.
+        (1.0, {401: (0.1, True), 399: (0.1, False), 199: (0.2, False), 99: (0.4, False)}),
+        (None, {401: (0.1, True), 201: (0.2, True), 101: (0.4, True), 99: (0.4, False)}),
+    ):
+        for n, (share, of_rows) in expected.items():
+            asked = measuring(wanted(n, 1.0), norm)[0]
+            assert (asked.owner[0].epsilon, asked.agreement.reach is not None) == (pytest.approx(share), of_rows)
+        assert measuring(wanted(49, 1.0), norm) is None
     assert measuring(wanted(3000, 1.0, feature_bound=1.5), None) is None
+
+
+def test_of_targets_alone_there_is_one_histogram_and_of_classes_there_is_none() -> None:
+    x, y = np.array([[1e200], [0.0], [0.3]]), np.array([0.6, -1.0, 0.6])
+    found = Histograms(None, False, True).of(Squared(), Records.of(x, y), np.zeros(1))
+    whole = Histograms(4.0, False, True).of(Squared(), Records.of(x, y), np.zeros(1))
+    np.testing.assert_array_equal(found, whole[BINS:])
+    known = Measured.of(whole[BINS:], 0.01, intercept=False)
+    both = Measured.of(whole, 0.01, intercept=False)
+    assert (known.columns, known.rows) == (0, ())
+    assert (known.width, known.size) == (both.width, both.size)
+    asked = measuring(wanted(99, 1.0), None)[0].to_dict()
+    assert "length" not in Agreement.of(asked).mechanism.bins(Agreement.of(asked))
+    asked["model"]["loss"] = "logistic"
+    with pytest.raises(AgreementError, match="needs the largest length of a row"):
+        Agreement.of(asked)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("δ", [0.0, 1e-6])
+def test_targets_far_smaller_than_declared_are_no_worse_than_a_model_of_0(δ: float) -> None:
+    """Before, 1,260 rows with targets of a fifteenth of the stated range left ten times what a model of 0 does."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(0, 0.5 / np.sqrt(15), (1260, 15))
+    y = np.clip(X @ rng.normal(0, 0.05, 15) + rng.normal(0, 0.06, 1260), -1, 1)
+    stated = {"bounds": (-1, 1), "row_norm": 1.0, "target_bounds": (-1, 1), "fit_intercept": False}
+    fits = [PrivateRegressor(epsilon=0.1, delta=δ, **stated).fit(X, y) for _ in range(15)]
+    assert np.median([np.mean((y - one.predict(X)) ** 2) for one in fits]) <= 1.1 * np.mean(y**2)
 
 
 def targets_at(*shares_by_value: tuple[float, float]) -> np.ndarray:

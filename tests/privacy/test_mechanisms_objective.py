@@ -468,14 +468,17 @@ def test_a_small_bound_does_not_ask_the_solver_for_more_than_floats_have(bound: 
     n=st.integers(1, 60),
     size=st.floats(-3, 5),
     bound=st.floats(1e-3, 10),
+    reach=st.none() | st.floats(1e-3, 3),
     seed=st.integers(0, 10**6),
 )
 def test_rounding_moves_the_gradient_no_further_than_it_says(
-    p: int, n: int, size: float, bound: float, seed: int
+    p: int, n: int, size: float, bound: float, reach: float | None, seed: int
 ) -> None:
     """Against the same gradient in exact fractions."""
     rng = np.random.default_rng(seed)
-    made = agreed(Squared(), p, bound=bound, start=rng.normal(size=p), anchor=float(10 ** rng.uniform(-6, 3)))
+    made = agreed(
+        Squared(), p, bound=bound, start=rng.normal(size=p), anchor=float(10 ** rng.uniform(-6, 3)), reach=reach
+    )
     tilted = made.tied(n, 1.0)
     solver = tilted.prepared(dataset(n, p, rng, labels=False))
     theta = 10**size * rng.uniform(0.5, 1.0, size=p) * rng.choice([-1.0, 1.0], size=p)

@@ -48,7 +48,13 @@ class Case:
 
     @property
     def name(self) -> str:
-        return f"{self.mechanism}{' with delta' if self.mechanism == 'objective' and self.delta else ''}"
+        told = " with delta" * bool(self.mechanism == "objective" and self.delta)
+        return f"{self.mechanism}{told}{' of targets' * (self.mechanism == 'lengths' and not self.of_rows)}"
+
+    @property
+    def of_rows(self) -> bool:
+        """Of "lengths": whether these are asked for, and not targets alone."""
+        return "reach" in self.terms
 
     @property
     def normal(self) -> bool:
@@ -73,7 +79,7 @@ class Case:
     @property
     def length(self) -> int:
         if self.mechanism == "lengths":
-            return LENGTHS + len(ENDS) + 1
+            return LENGTHS * self.of_rows + len(ENDS) + 1
         if self.mechanism == "histograms":
             return P * INTERVALS
         if self.mechanism == "pilot":
@@ -86,7 +92,7 @@ class Case:
         if self.mechanism == "moments":  # of weight ½, entries off the diagonal twice in xxᵀ
             return np.array([BOUND] * P + [math.sqrt(2.0), 1.0, math.sqrt(2.0)])
         if self.mechanism == "lengths":
-            return np.full(self.length, 2.0)  # a row stands in two histograms
+            return np.full(self.length, 1.0 + self.of_rows)  # a row stands in two histograms, or in one
         if self.mechanism == "histograms":
             return np.full(self.length, float(P))  # and here in one for each column
         if self.mechanism == "pilot":  # 7 parts of 9 for the gradient, one for each row of bins
@@ -151,6 +157,7 @@ CASES = {
         Case("statistics", 1.5, 0.0, 1, 1, {"moments_share": SHARE}),
         Case("moments", 1.0, 0.1, 1, 2, {}),
         Case("lengths", 1.5, 0.0, 1, 1, {"reach": 1.0}),
+        Case("lengths", 1.5, 0.0, 1, 1, {}),
         Case("histograms", 1.5, 0.0, 1, 1, {}, data={"features": ["one", "two"], "components": 0}),
         Case("pilot", 1.5, 0.0, 1, 1, {}),
         Case("objective", 1.5, 0.0, 1, 1, {"anchor": ANCHOR}),
@@ -185,8 +192,9 @@ def mean(case: Case, records: Records, theta: Array | None = None) -> Array:
     if case.mechanism == "lengths":
         found = np.zeros(case.length)
         for x, y, w in zip(records.features, records.target, records.weight, strict=True):
-            found[sum(math.sqrt(sum(x * x)) <= 2.0**-k for k in range(1, LENGTHS))] += w / N
-            found[LENGTHS + sum(y > end for end in ENDS)] += w / N
+            if case.of_rows:
+                found[sum(math.sqrt(sum(x * x)) <= 2.0**-k for k in range(1, LENGTHS))] += w / N
+            found[LENGTHS * case.of_rows + sum(y > end for end in ENDS)] += w / N
         return found
     if case.mechanism == "histograms":
         found = np.zeros(case.length)

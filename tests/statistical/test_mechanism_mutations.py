@@ -35,7 +35,8 @@ pytest.importorskip("dp_accounting")
 Patch = pytest.MonkeyPatch
 COMPOSED = ("gaussian", "laplace-composed")
 MANY = ("laplace", *COMPOSED)
-ONCE = ("statistics", "moments", "lengths", "histograms", "objective", "objective with delta", "pilot")
+LENGTHS = ("lengths", "lengths of targets")
+ONCE = ("statistics", "moments", *LENGTHS, "histograms", "objective", "objective with delta", "pilot")
 EVERY = (*MANY, *ONCE)
 
 
@@ -117,7 +118,7 @@ def sensitivity_of_a_record_added_not_replaced(patch: Patch) -> None:
     patch.setattr(gradients, "mean_sensitivity", lambda bound, units: bound / units)
 
 
-@mutation(("statistics", "pilot", "lengths", "histograms"), "noise")
+@mutation(("statistics", "pilot", *LENGTHS, "histograms"), "noise")
 def statistics_of_a_record_added_not_replaced(patch: Patch) -> None:
     patch.setattr(
         StatisticsAnswer,
@@ -315,18 +316,18 @@ def two_histograms_for_the_price_of_one(patch: Patch) -> None:
     patch.setattr(Histograms, "unit", property(lambda self: np.ones(self.length)))
 
 
-@mutation(("lengths",), "sensitivity")
+@mutation(LENGTHS, "sensitivity")
 def a_long_row_stands_in_every_bin_that_it_reaches(patch: Patch) -> None:
     right = Histograms.of
 
     def of(self, loss, records, theta):
-        found = np.split(right(self, loss, records, theta), [BINS])
+        found = np.split(right(self, loss, records, theta), [BINS] if self.reach else [])
         return np.concatenate([np.cumsum(one[::-1])[::-1] for one in found])
 
     patch.setattr(Histograms, "of", of)
 
 
-@mutation(("lengths",), "sensitivity, persons")
+@mutation(LENGTHS, "sensitivity, persons")
 def rows_count_where_persons_should_in_lengths(patch: Patch) -> None:
     right = Histograms.of
 

@@ -174,7 +174,7 @@ class Settled:
 def measuring(
     wanted: Mapping[str, Any], row_norm: float | None, nonzero: int | None = None
 ) -> tuple[Agreement, dict[str, Any], float] | None:
-    """An agreement to measure lengths under, what is wanted with the rest of the budget, and the noise on each share.
+    """An agreement to measure lengths and targets under, what is wanted with the rest of the budget, and the noise on shares.
 
     None where too little would be heard, or where the caller bounds ‖x‖₁ itself.
     """
@@ -183,9 +183,13 @@ def measuring(
     of_classes = isinstance(named(wanted["model"]["loss"], wanted["model"]["threshold"]), OfMargin)
     nonzero = nonzero or len(wanted["data"]["features"])
     longest = _longest(nonzero, row_norm) * ROUNDED
-    for share, loudest in SHARES if of_classes or row_norm is not None else SHARES_OF_RANGES:
+    both = SHARES if of_classes or row_norm is not None else SHARES_OF_RANGES
+    ways: list[tuple[float, float, dict[str, float]]] = [(*one, {"reach": longest}) for one in both]
+    if not of_classes:  # where is no room for two histograms, that of the targets alone
+        ways += [(*one, {}) for one in SHARES_OF_RANGES]
+    for share, loudest, terms in ways:
         agreement, rest, noise = _in_two(
-            wanted, share, {"mechanism": Lengths.name, "reach": longest}, {**wanted["model"], "gradient_bound": 1.0},
+            wanted, share, {"mechanism": Lengths.name, **terms}, {**wanted["model"], "gradient_bound": 1.0},
             {"feature_bound": float(np.sqrt(nonzero) * longest)},
         )  # fmt: skip
         if noise <= loudest:

@@ -397,7 +397,7 @@ def _warn_of_noise(settled: Settled, times: float | None, wanted: Any) -> None:
 class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
     """Linear regression under differential privacy.
 
-        ŷ = X · coef_ + intercept_
+        ŷ = X · coef_ + intercept_, and without public rows the nearer end of target_bounds_ where that is beyond them
 
     epsilon, delta: the budget of one fit; a number for all owners, or a dict by owner. delta = 0 is pure ε.
     loss: "squared" or "huber"; threshold: where the Huber loss turns straight, in the target's unit.
@@ -451,7 +451,9 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Any:
         """ŷ, shape (rows,)."""
-        return self._scores(X)
+        ŷ = self._scores(X)
+        # A row far longer than those the noise left something of may be predicted anywhere; no target is beyond its range.
+        return ŷ if self._stand_in is not None else np.clip(ŷ, *self.target_bounds_)
 
     def _numbers(self, y: Any, public: Any) -> Any:
         if self.loss not in ("squared", "huber"):

@@ -2,7 +2,8 @@
 
 Formal guarantee. A row is in one bin of lengths, ‖x‖₂ in (r/2, r], (r/4, r/2], … of its numbers (where other columns are
 declared, these are left out; so is an intercept), and in one of targets, between two neighbours of `EDGES`; the first and
-last bins have all that is beyond. J = 2 histograms, and J = 1 for classes, whose targets have one size. The shares of n units,
+last bins have all that is beyond. J = 2 histograms, and J = 1 for classes, whose targets have one size, and of targets alone
+where no `reach` is agreed. The shares of n units,
 each over J, are a mean of vectors of L1 norm at most 1. So replacing a unit moves them by at most 2/n in L1, and with Laplace
 noise of scale 2/(nε) on each they are ε-differentially private. Undone, the noise has scale 2J/(nε) on each share. A person's
 rows have weights that add up to 1.
@@ -47,8 +48,8 @@ BARELY, SURELY = 3.0, 6.0
 class Histograms:
     """What is released: shares of rows by length (K), then of targets by interval (unless they are classes)."""
 
-    reach: float
-    """r: the upper end of the first bin of lengths."""
+    reach: float | None
+    """r: the upper end of the first bin of lengths; None where these are not asked for."""
     intercept: bool
     of_targets: bool
     middle: float = 0.0
@@ -60,10 +61,11 @@ class Histograms:
 
     @classmethod
     def agreed(cls, agreed: AgreedTerms, n_parameters: int | None = None) -> "Histograms":
-        if agreed.agreement.reach is None:
-            raise AgreementError('agreement.reach: mechanism "lengths" needs the largest length of a row')
         found = cls.of_run(agreed, None if n_parameters is None else n_parameters - agreed.model.intercept)
-        return replace(found, reach=agreed.agreement.reach)
+        found = replace(found, reach=agreed.agreement.reach)
+        if not found.number:
+            raise AgreementError('agreement.reach: mechanism "lengths" of classes needs the largest length of a row')
+        return found
 
     @classmethod
     def of_run(cls, agreed: AgreedTerms, columns: int | None = None) -> "Histograms":
@@ -76,16 +78,16 @@ class Histograms:
     @property
     def number(self) -> int:
         """J."""
-        return 1 + self.of_targets
+        return (self.reach is not None) + self.of_targets
 
     @property
     def length(self) -> int:
         """Numbers of an answer."""
-        return BINS + TARGETS * self.of_targets
+        return BINS * (self.reach is not None) + TARGETS * self.of_targets
 
     @property
     def bounds(self) -> dict[str, float]:
-        return {"reach": self.reach}
+        return {} if self.reach is None else {"reach": self.reach}
 
     @property
     def unit(self) -> Float[Array, " answer"]:
@@ -95,16 +97,17 @@ class Histograms:
         """The shares themselves, which depend on neither loss nor θ. Private."""
         sums = []
         for rows in records.blocks():
-            x = rows.features
-            own = x[:, : x.shape[1] - self.intercept]
-            if self.counted is not None:
-                own = own[:, self.counted]
-            with np.errstate(over="ignore", under="ignore"):  # what overflows is in the first bin
-                length = np.sqrt(np.einsum("ij,ij->i", own, own)) / self.reach
-            # Bin 0 is of lengths above ½, 1 of those above ¼, …
-            found = [
-                np.bincount(BINS - 1 - np.searchsorted(0.5 ** np.arange(BINS - 1, 0, -1), length), rows.weight, BINS)
-            ]
+            found = []
+            if self.reach is not None:
+                x = rows.features
+                own = x[:, : x.shape[1] - self.intercept]
+                if self.counted is not None:
+                    own = own[:, self.counted]
+                with np.errstate(over="ignore", under="ignore"):  # what overflows is in the first bin
+                    length = np.sqrt(np.einsum("ij,ij->i", own, own)) / self.reach
+                # Bin 0 is of lengths above ½, 1 of those above ¼, …
+                place = BINS - 1 - np.searchsorted(0.5 ** np.arange(BINS - 1, 0, -1), length)
+                found.append(np.bincount(place, rows.weight, BINS))
             if self.of_targets:
                 place = np.searchsorted(EDGES, (rows.target - self.middle) / self.half)
                 found.append(np.bincount(place, rows.weight, TARGETS))
@@ -131,8 +134,9 @@ class Lengths(OfShares):
         return Histograms.agreed(agreed).number
 
     def bins(self, agreed: AgreedTerms) -> str:
-        targets = ", and of their targets by interval" if Histograms.agreed(agreed).of_targets else ""
-        return f"by length, in bins that halve{targets}"
+        found = Histograms.agreed(agreed)
+        of_rows = ["by length, in bins that halve"] * (found.reach is not None)
+        return ", and ".join([*of_rows, *["of their targets by interval"] * found.of_targets])
 
     def length(self, agreed: AgreedTerms, n_parameters: int) -> int:
         return Histograms.agreed(agreed).length
@@ -206,14 +210,15 @@ class Measured:
         """noisy: an answer of "lengths", or the mean of several; scale: of its noise."""
         # A fifth of the rows may be clipped before a unit is taken that may be far too wide, which costs far more.
         few = max(BARELY * scale, min(SURELY * scale, 0.2))
-        # The first bins that have hardly a row are left out, and their rows are counted in the next one.
-        rows = shares(noisy[:BINS])
-        empty = int(np.searchsorted(np.cumsum(rows)[:-1], few, side="right"))
-        held = (float(rows[: empty + 1].sum()), *rows[empty + 1 :].tolist())
-        known = cls(empty, rows=held, spent=spent, noisy=noisy, noise=scale)
+        known = cls(spent=spent, noisy=noisy, noise=scale)
+        if len(noisy) != TARGETS:
+            # The first bins that have hardly a row are left out, and their rows are counted in the next one.
+            rows = shares(noisy[:BINS])
+            empty = int(np.searchsorted(np.cumsum(rows)[:-1], few, side="right"))
+            known = replace(known, columns=empty, rows=(float(rows[: empty + 1].sum()), *rows[empty + 1 :].tolist()))
         if len(noisy) == BINS:
             return known
-        found, ends = shares(noisy[BINS:]), np.array([-1.0, *EDGES, 1.0])
+        found, ends = shares(noisy[-TARGETS:]), np.array([-1.0, *EDGES, 1.0])
         # At either end half as many, and the deviation of the noise on the sum of that many bins; at most a quarter.
         most = np.minimum(0.5 * few + scale * np.sqrt(2.0 * np.arange(1, len(found))), 0.25)
         low, above = (int(np.argmin([*(np.cumsum(each)[:-1] <= most), False])) for each in (found, found[::-1]))

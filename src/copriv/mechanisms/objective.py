@@ -155,6 +155,10 @@ class Objective(OneAnswer):
                 break  # what is less firm costs more
             variance = law.variance * declared.averaged(tried.noise_scale)
             off, noise = tables.tied(λ + declared.regularization)
+            # Of many columns far from 0 the noise v, which hides rounding, may be the larger one; it moves a prediction by ‖x‖.
+            rest = {owner: tried.remainder_scale(*owner[:2]) for owner in owners}
+            hiding = Law.LAPLACE.variance * declared.averaged(lambda *owner, of=rest: of[owner])
+            off = off + hiding * surface.curvature * declared.longest**2 / (2.0 * tables.gain)
             if slopes[-1][0] ** 2 * variance * np.average(noise, weights=tables.weight) > best[0]:
                 break  # what is less firm has more noise
             gap, slope = min((tables.expected(off + c**2 * variance * noise + missed), c) for c, missed in slopes)

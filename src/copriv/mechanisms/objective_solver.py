@@ -195,11 +195,12 @@ class Tilt:
     def rounded_predictions(self, size: float) -> float:
         """How far rounding inside predictions can move ∇F in L2, at a θ with ‖θ‖_∞ = size.
 
-        A prediction is off by at most (p + 8)·2⁻⁵³·‖x‖₁·size; slopes are c-Lipschitz in it, ω ≤ 1, and ‖x‖₂ ≤ ‖x‖₁ ≤ B,
-        and 1 for the intercept.
+        A prediction is off by at most (p + 8)·2⁻⁵³·‖x‖₁·size, and slopes are ωc-Lipschitz in it. √ω‖x‖₁ ≤ B, and 1 for the
+        intercept; √ω‖x‖₂ is at most that, and r/√μ, μ the least eigenvalue of P.
         """
-        longest = self.feature_bound + self.intercept
-        return float((len(self.start) + 8) * 2.0**-53 * self.surface.curvature * longest**2 * size)
+        most = self.feature_bound + self.intercept
+        far = np.inf if self.reach is None else self.reach / float(np.sqrt(self.eigenvalues[0])) * (1 + 1e-9)
+        return float((len(self.start) + 8) * 2.0**-53 * self.surface.curvature * most * min(most, far) * size)
 
 
 @dataclass(frozen=True, eq=False)
