@@ -295,7 +295,7 @@ CASES = {
         "rows.csv", None, "export model.json --onnx m.onnx --report r.html", 2, "give --mlflow, and a file that is"
     ),
     "a table without a column": ("rows.csv", swapped("grade", "mark"), PREDICT, 3, "add it, or correct the schema or"),
-    "a table with an unknown level": ("rows.csv", cell("grade", "Z"), PREDICT, 3, "correct it, or declare the level"),
+    "a table with an unknown level": ("rows.csv", cell("grade", "Z"), PREDICT, 3, "declare the level: data.categories"),
     "a table out of bounds": ("rows.csv", cell("ratio", "9"), PREDICT, 3, "correct it, declare wider bounds"),
     "a table with a day of another country": ("rows.csv", cell("opened", "31.12.2019"), PREDICT, 3, "write it as 2015-12-31"),
     "a table with an empty cell": ("rows.csv", cell("age", ""), PREDICT, 3, "fill it in, leave the row out, or"),

@@ -156,7 +156,10 @@ def test_every_screen_says_what_the_sum_would_give(outlook: Forecast, capsys: py
     assert html.escape(sentence) in one_line(outlook._repr_html_())
     document = json.loads(outlook.to_json())["with_sum"]
     assert document["in_words"] == sentence
-    assert view_of(outlook)["with_sum"] == document
+    view = view_of(outlook)
+    assert view["with_sum"] == document
+    assert " ".join(rendered(one, "en") for one in view["said_of_sum"]) == sentence.replace("'", "’")
+    assert numbers(" ".join(rendered(one, "de") for one in view["said_of_sum"])) == numbers(sentence)
     for hidden, each, words in (
         (0.5, 2.0, "pays for somebody from budgets of 0.5 with it, and from budgets of 2 without."),
         (1e-4, None, "typically pays for somebody at any budget with it, and at no budget without."),
@@ -194,7 +197,10 @@ def test_every_screen_says_what_a_pilot_would_tell(with_pilot: Forecast, capsys:
         assert sentence in one_line(" ".join(text.get_text() for text in figure.findobj(Text)))
     document = json.loads(said.to_json())["pilot_outlook"]
     assert document["in_words"] == sentence
-    assert view_of(said)["pilot_outlook"] == document
+    view = view_of(said)
+    assert view["pilot_outlook"] == document
+    assert " ".join(rendered(one, "en") for one in view["said_of_pilot"]) == sentence.replace("'", "’")
+    assert numbers(" ".join(rendered(one, "de") for one in view["said_of_pilot"])) == numbers(sentence)
 
 
 def test_a_yes_after_a_pilot_says_where_to_check_it(outlook: Forecast) -> None:

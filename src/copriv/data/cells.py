@@ -302,7 +302,7 @@ def levels_of(
     unknown = np.isnan(found)
     problems: list[Fault] = []
     if (lacking := (unknown & empty)[place]).any():
-        advice = "fill it in, leave the row out, or declare the level that missing counts as"
+        advice = "fill it in, leave the row out, or declare the level that missing counts as: data.missing"
         if ambiguous:
             advice = (
                 "in a column of numbers, where a level's name may have been taken for missing: give the column as text"
@@ -310,7 +310,7 @@ def levels_of(
         problems.append(Fault.of(name, "missing", lacking, f"is missing; {advice}"))
     if (strange := (unknown & ~empty)[place]).any():
         cell = cells[place[int(np.argmax(strange))]]
-        advice = "correct it, or declare the level"
+        advice = "correct it, or declare the level: data.categories"
         if reading(cell) in alike:
             advice = "several of them read so: give the column as text"
         found_is = f"is {quoted(cell)}, not one of {shortened(tuple(codes))}; {advice}"

@@ -127,7 +127,7 @@ class Number(Column):
         if self.missing is not None:
             values[absent] = self.missing
         elif absent.any():
-            advice = "fill it in, leave the row out, or declare what missing counts as"
+            advice = "fill it in, leave the row out, or declare what missing counts as: data.missing"
             problems.append(Fault.of(self.name, "missing", absent, f"is missing; {advice}"))
         # Infinity has no nearest bound: it is refused below, as NaN is above.
         low, high = -math.inf, math.inf

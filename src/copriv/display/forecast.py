@@ -32,7 +32,7 @@ def card(outlook: Forecast) -> Card:
     title = f"Forecast: {counted(outlook.n_owners, 'owner')}, {outlook.public_rows:,} public rows"
     if outlook.nobody_else:
         return Card(title, (of_forecast(outlook),))
-    first = filter(None, [of_forecast(outlook), pilot(outlook)])
+    first = filter(None, [of_forecast(outlook), assumption(outlook), pilot(outlook)])
     said = [*filter(None, [with_sum(outlook)]), *(f"Note: {warning}." for warning in outlook.warnings)]
     return Card(title, (*first, costs(outlook), owners(outlook), better_by(outlook), *said))
 
@@ -346,13 +346,8 @@ def _own(outlook: Forecast) -> Table:
         sure = f"{said.answer}, {100 * said.probability:.0f} %"
         return owner.called, *costs, better, sure, _least(owner.break_even_epsilon_own)
 
-    models = (
-        "its own model",
-        f"{public_model(outlook)} personalized at home",
-        "the common one",
-        "personalized at home",
-    )
-    head = ("owner", *models, "better by", "pays, probability", "break-even epsilon")
+    models = ("its own", f"{public_model(outlook)}, at home", "the common one", "that, at home")
+    head = ("owner", *models, "better by", "pays", "break-even epsilon")
     return Table.of(head, outlook.owners, cells, "owners")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from copriv.formatting.numbers import chance_range, listed, percent, percent_range, plain_number
+from copriv.formatting.numbers import chance_range, listed, percent, percent_range, plain_number, times
 
 FEW_NAMES = 5
 """Most names that a sentence lists; of more it says the number of the others."""
@@ -65,14 +65,45 @@ TEXTS = {
     "caution.unseen": "If one record in {one_in} is an outlier, {times} times as large as any public row, the cost would be "
     "about {cost}, whatever the budget is: public rows cannot show such records. Narrower ranges of columns (data.bounds, "
     "with data.clamp) limit what outliers cost; a pilot run shows whether there are any.",
+    "pilot": "The pilot, {share} of every epsilon, {settles}.",
+    "pilot.settles": "settles about {expected} of {open} open verdicts and costs the model {times} times the error above the "
+    "best, before what its answers improve",
+    "pilot.settles.one": "settles about {expected} of 1 open verdict and costs the model {times} times the error above the "
+    "best, before what its answers improve",
+    "pilot.none": "No verdict is open: a pilot would settle none, and is not recommended.",
+    "pilot.even": "Even {share} of every epsilon would settle about {expected} of {open} open verdicts: no pilot is "
+    "recommended for them.",
+    "pilot.even.one": "Even {share} of every epsilon would settle about {expected} of 1 open verdict: no pilot is "
+    "recommended for them.",
+    "pilot.recommended": "Recommended: pilot = {share}, which {settles}.",
+    "pilot.sum": "The pilot, {share} of every epsilon, is seen as a sum alone: it says where the common model is and how long "
+    "rows are, and nothing of how owners differ.",
+    "pilot.lengths": "The pilot, {share} of every epsilon, first measures how long rows are and where targets lie in their "
+    "declared ranges; the run is planned by that, and these numbers allow for it.",
+    "pilot.lengths.recommended": "With pilot = {share} a first answer would measure how long rows are and where targets lie "
+    "in their declared ranges. It pays where ranges are much too wide.",
+    "sum": 'With aggregation = "sum" (the learner sees the sum of answers alone) the best terms found reach {reached} '
+    "{compared}.",
+    "sum.as": "as without",
+    "sum.instead": "in place of {seen}",
+    "sum.pays": "Joining typically pays for somebody {hidden} with it, and {each} without.",
+    "sum.pays.same": "Joining typically pays for somebody {hidden}, with or without it.",
+    "sum.pays.nobody": "Joining typically pays for nobody, with or without it.",
+    "sum.at": "from budgets of {epsilon}",
+    "sum.at.any": "at any budget",
+    "sum.at.none": "at no budget",
+    "noise": "Noise is {share} of {cost} on average; bounds on gradients, the step and the number of answers leave the rest.",
+    "noise.that": "that",
 }
-"""English texts by key. Those of "answer." say for whom joining pays, those of "caution." what to be careful about."""
+"""English texts by key. Those of "answer." say for whom joining pays, those of "caution." what to be careful about, and those
+of "pilot" and "sum" what a pilot and a sum of answers would change."""
 SHOWN: dict[str, Callable[..., str]] = {
     "percent": percent,
     "range": percent_range,
     "chance": chance_range,
     "names": lambda *names: listed(names, FEW_NAMES),
     "number": plain_number,
+    "times": times,
     "count": lambda number: f"{number:,}",
     "word": str,
 }

@@ -11,7 +11,7 @@ from copriv.forecast import Forecast, Plan
 from copriv.forecast.at_home import NOT_FOR_RELEASE, VerdictAtHome
 from copriv.forecast.coalition_value import LEAST_EPSILON
 from copriv.forecast.own_learners import OwnLearnersForecast
-from copriv.forecast.pilot_outlook import PilotOutlook
+from copriv.forecast.pilot_outlook import PilotAt
 from copriv.forecast.result import Without
 from copriv.forecast.what_if import Target
 from copriv.formatting.numbers import counted, listed, percent, percent_range, plain_number, rounded, times
@@ -190,89 +190,79 @@ def cautions(outlook: Forecast) -> list[Said]:
 
 def pilot(outlook: Forecast) -> str | None:
     """Say what the agreed or recommended pilot would tell and cost; None where no verdict is open and none is agreed."""
-    found = outlook.pilot
-    if found is not None and outlook.agreed.agreement.data.declared_only:
-        return _lengths(found)
-    if found is not None and outlook.agreed.agreement.summed:
-        return (
-            f"The pilot, {percent(found.share)} of every epsilon, is seen as a sum alone: it says where the common model is "
-            "and how long rows are, and nothing of how owners differ."
-        )
-    if found is None or not (found.share or found.open):
-        return None
-    if not found.open:
-        return "No verdict is open: a pilot would settle none, and is not recommended."
+    return _joined(pilots(outlook)) or None
 
-    def of(share: float) -> str:
-        one = found.at(share)
-        assert one is not None
-        return (
-            f"settles about {one.expected:.2g} of {counted(found.open, 'open verdict')} and costs the model "
-            f"{times(one.cost)} times the error above the best, before what its answers improve"
-        )
+
+def pilots(outlook: Forecast) -> list[Said]:
+    """The sentences of `pilot` as values."""
+    found, agreed = outlook.pilot, outlook.agreed.agreement
+    if found is None:
+        return []
+    share = {"share": ("percent", found.share)}
+    if agreed.data.declared_only:
+        if found.share:
+            return [Said("pilot.lengths", share)]
+        recommended = {"share": ("number", found.recommended)}
+        return [Said("pilot.lengths.recommended", recommended)] * (found.recommended > 0)
+    if agreed.summed:
+        return [Said("pilot.sum", share)]
+    if not found.open:
+        return [Said("pilot.none")] * (found.share > 0)
+
+    def settling(key: str, one: PilotAt) -> Said:
+        open_ = {} if found.open == 1 else {"open": ("count", found.open)}
+        values = {"expected": ("times", one.expected), **open_}
+        if key == "pilot.settles":
+            values["times"] = ("times", one.cost)
+        else:
+            values["share"] = ("percent", one.share)
+        return Said(f"{key}.one" if found.open == 1 else key, values)
 
     said = []
-    if found.share:
-        said.append(f"The pilot, {percent(found.share)} of every epsilon, {of(found.share)}.")
+    if one := found.at(found.share):
+        said.append(Said("pilot", {**share, "settles": settling("pilot.settles", one)}))
     if not found.recommended:
-        most = max(found.shares, key=lambda one: one.expected)
-        said.append(
-            f"Even {percent(most.share)} of every epsilon would settle about {most.expected:.2g} of "
-            f"{counted(found.open, 'open verdict')}: no pilot is recommended for them."
-        )
-    elif found.recommended != found.share:
-        said.append(f"Recommended: pilot = {found.recommended:g}, which {of(found.recommended)}.")
-    return " ".join(said)
-
-
-def _lengths(found: PilotOutlook) -> str | None:
-    """Say what a pilot without public rows measures."""
-    measures = "how long rows are and where targets lie in their declared ranges"
-    if found.share:
-        return (
-            f"The pilot, {percent(found.share)} of every epsilon, first measures {measures}; the run is planned by that, and "
-            "these numbers allow for it."
-        )
-    if found.recommended:
-        return (
-            f"With pilot = {found.recommended:g} a first answer would measure {measures}. It pays where ranges are much too "
-            "wide."
-        )
-    return None
+        said.append(settling("pilot.even", max(found.shares, key=lambda one: one.expected)))
+    elif found.recommended != found.share and (one := found.at(found.recommended)):
+        settles = settling("pilot.settles", one)
+        said.append(Said("pilot.recommended", {"share": ("number", found.recommended), "settles": settles}))
+    return said
 
 
 def with_sum(outlook: Forecast) -> str | None:
     """Say what the cost and the least budget would be if only the sum of answers were seen; None where that is not known."""
+    return _joined(sums(outlook)) or None
+
+
+def sums(outlook: Forecast) -> list[Said]:
+    """The sentences of `with_sum` as values."""
     found = outlook.with_sum
     if found is None:
-        return None
-
-    def at(epsilon: float | None) -> str:
-        if epsilon is None:
-            return "at no budget"
-        return "at any budget" if epsilon <= LEAST_EPSILON else f"from budgets of {plain_number(epsilon)}"
-
-    hidden, each = at(found.break_even_epsilon), at(found.break_even_epsilon_each)
-    pays = f"for somebody {hidden} with it, and {each} without"
-    if hidden == each:
-        pays = f"for somebody {hidden}, with or without it".replace("for somebody at no budget", "for nobody")
-    reached, seen = percent(found.together), percent(outlook.together)
-    compared = "as without" if reached == seen else f"in place of {seen}"
-    said = [
-        f'With aggregation = "sum" (the learner sees the sum of answers alone) the best terms found reach {reached} '
-        f"{compared}.",
-        noise(found.assessment.noise_share),
-        f"Joining typically pays {pays}.",
-    ]
-    return " ".join(filter(None, said))
+        return []
+    ends = found.break_even_epsilon, found.break_even_epsilon_each
+    hidden, each = (_from_budget(end) for end in ends)
+    pays = Said("sum.pays", {"hidden": hidden, "each": each})
+    if str(hidden) == str(each):
+        pays = Said("sum.pays.nobody") if ends[0] is None else Said("sum.pays.same", {"hidden": hidden})
+    same = percent(found.together) == percent(outlook.together)
+    compared = Said("sum.as") if same else Said("sum.instead", {"seen": ("percent", outlook.together)})
+    reached = Said("sum", {"reached": ("percent", found.together), "compared": compared})
+    return [reached, *_noise(found.assessment.noise_share, Said("noise.that")), pays]
 
 
-def noise(share: float | None, cost: str = "that") -> str:
+def _from_budget(epsilon: float | None) -> Said:
+    if epsilon is None:
+        return Said("sum.at.none")
+    return Said("sum.at.any") if epsilon <= LEAST_EPSILON else Said("sum.at", {"epsilon": ("number", epsilon)})
+
+
+def noise(share: float | None, cost: str) -> str:
     """Say which share of a cost is noise, and what leaves the rest; nothing where that is not known."""
-    if share is None:
-        return ""
-    left = "bounds on gradients, the step and the number of answers leave the rest"
-    return f"Noise is {percent(round(share, 2))} of {cost} on average; {left}."
+    return _joined(_noise(share, ("word", cost)))
+
+
+def _noise(share: float | None, cost: Said | tuple[str, str]) -> list[Said]:
+    return [] if share is None else [Said("noise", {"share": ("percent", round(share, 2)), "cost": cost})]
 
 
 def assumption(outlook: Forecast) -> str:

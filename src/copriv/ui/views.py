@@ -29,7 +29,7 @@ import numpy as np
 from copriv.agreement import Agreement
 from copriv.display.market import told
 from copriv.display.sentences import Said
-from copriv.display.verdict import sentences
+from copriv.display.verdict import pilots, sentences, sums
 from copriv.errors import AgreementError, CoprivError
 from copriv.forecast import Forecast, forecast
 from copriv.forecast.coalition_value import Consortium, shapley_values
@@ -68,13 +68,14 @@ class Prepared:
     recommended: Agreement
     document: dict[str, Any]
     """The forecast's JSON."""
-    said: tuple[Said, ...]
-    """The forecast's verdict, sentence by sentence."""
+    said: dict[str, list[Said]]
+    """Sentences of the forecast: "said" of its verdict, "said_of_pilot" and "said_of_sum" of what these would change."""
 
     @classmethod
     def of(cls, agreement: Agreement, found: Forecast) -> "Prepared":
         """Take the parts of the forecast of these terms."""
-        document, said = json_ready(found.to_dict()), tuple(sentences(found))
+        document = json_ready(found.to_dict())
+        said = {"said": sentences(found), "said_of_pilot": pilots(found), "said_of_sum": sums(found)}
         return cls(agreement, found.consortium, found.recommended.agreement, document, said)
 
     @property
@@ -184,7 +185,7 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
     )  # fmt: skip
     inside = [owner["name"] for owner in document["owners"] if owner["in_best_subset"]]
     view |= {name: document[name] for name in kept} | {
-        "kind": "exact", "said": [one.to_dict() for one in made.said],
+        "kind": "exact", **{key: [one.to_dict() for one in said] for key, said in made.said.items()},
         "together": made.band, "warning": document.get("warning"),
         "best_subset": {"names": inside, "value": document["best_subset"]}, "best_weights": document["best_weights"],
         "fingerprint": made.recommended.fingerprint, "toml": made.recommended.to_toml(),

@@ -5,6 +5,7 @@ import { count, number, percent, t } from "../text.js";
 import { drawing } from "./frontier.js";
 import { odds } from "./meaning.js";
 import { standalone } from "./picture.js";
+import { otherwise } from "./terms.js";
 import { why } from "./verdict.js";
 import { coalition, worthTable } from "./worth.js";
 
@@ -26,6 +27,7 @@ export function report(view, state) {
       h("h2", {}, t("join.frontier")), standalone(drawing(view, 820), "light").drawn,
       h("h2", {}, t("join.worth")), h("p", {}, t("join.worth.lead")), worthTable(view), h("p", {}, coalition(view)),
       h("h2", {}, t("join.terms")), h("p", {}, t("join.terms.lead")), h("p", {}, view.recommended.words, ": ", percent(view.recommended.relative_fitness.median)),
+      otherwise(view),
       h("p", {}, h("small", {}, view.description, ". copriv; ", t("join.exact")))));
   return `<!doctype html>\n${page.outerHTML}`;
 }

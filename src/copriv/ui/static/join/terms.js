@@ -2,6 +2,13 @@
 
 import { byId, h } from "../dom.js";
 import { percent, t } from "../text.js";
+import { sentence } from "./verdict.js";
+
+/** What a pilot would tell and cost, and what the sum of answers alone would, a paragraph each. */
+export function otherwise(view) {
+  const told = [view.said_of_pilot, view.said_of_sum].filter((said) => said.length);
+  return told.map((said) => h("p", {}, said.map(sentence).join(" ")));
+}
 
 export function showTerms(view, state) {
   if (view.kind !== "exact") return;
@@ -15,7 +22,7 @@ export function showTerms(view, state) {
       h("dd", {}, h("span", { lang: "en" }, words), " ", h("strong", {}, percent(ψ.median)),
         ψ.low === undefined ? "" : ` (${t("owner.bar.band", { low: percent(ψ.low), high: percent(ψ.high) })})`),
     ])),
-    [view.pilot_outlook?.in_words, view.with_sum?.in_words].filter(Boolean).map((said) => h("p", { lang: "en" }, said)),
+    otherwise(view),
     h("p", { class: "quiet" }, t("join.terms.from"), ": ", h("span", { lang: "en" }, view.description)),
   ].flat());
 }

@@ -42,12 +42,13 @@ const SHOWN = {
   chance: (low, high = low) => range(low, high, chance),
   names: (...names) => listed(names, 5),
   number: (value) => number(value),
+  times: (value) => number(value, 2),
   count,
   word: String,
 };
 
 /** A sentence of the forecast in the page's language. */
-function sentence({ key, values }) {
+export function sentence({ key, values }) {
   const shown = Object.entries(values).map(([blank, one]) => {
     if (!Array.isArray(one)) return [blank, sentence(one)];
     const [kind, ...value] = one;
