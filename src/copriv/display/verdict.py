@@ -220,7 +220,7 @@ def pilots(outlook: Forecast) -> list[Said]:
 
     said = []
     if one := found.at(found.share):
-        said.append(Said("pilot", {**share, "settles": settling("pilot.settles", one)}))
+        said.append(Said("pilot.agreed", {**share, "settles": settling("pilot.settles", one)}))
     if not found.recommended:
         said.append(settling("pilot.even", max(found.shares, key=lambda one: one.expected)))
     elif found.recommended != found.share and (one := found.at(found.recommended)):
