@@ -185,7 +185,7 @@ def measuring(
     longest = _longest(nonzero, row_norm) * ROUNDED
     both = SHARES if of_classes or row_norm is not None else SHARES_OF_RANGES
     ways: list[tuple[float, float, dict[str, float]]] = [(*one, {"reach": longest}) for one in both]
-    if not of_classes:  # where is no room for two histograms, that of the targets alone
+    if not of_classes:  # where noise would hide two histograms, one of the targets alone
         ways += [(*one, {}) for one in SHARES_OF_RANGES]
     for share, loudest, terms in ways:
         agreement, rest, noise = _in_two(

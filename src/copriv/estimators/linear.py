@@ -452,7 +452,7 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
     def predict(self, X: Any) -> Any:
         """ŷ, shape (rows,)."""
         ŷ = self._scores(X)
-        # A row far longer than those the noise left something of may be predicted anywhere; no target is beyond its range.
+        # Noise moves predictions in proportion to the length of a row; no target is beyond its declared range.
         return ŷ if self._stand_in is not None else np.clip(ŷ, *self.target_bounds_)
 
     def _numbers(self, y: Any, public: Any) -> Any:
