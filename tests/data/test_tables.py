@@ -8,8 +8,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from copriv.data.tables import read_table
+from copriv.data.tables import _lines, read_table
 from copriv.errors import DataError
 
 CELLS = {"age": [31, 45], "state": ["CA", "NY"]}
@@ -79,3 +81,14 @@ def test_a_folder_and_an_object_are_no_tables(tmp_path: Path):
         read_table(tmp_path)
     with pytest.raises(DataError, match="cannot read a dict; give a path"):
         read_table(CELLS)
+
+
+@given(st.text("ab\r\n", max_size=40), st.integers(1, 50))
+def test_lines_are_counted_as_python_counts_them(
+    tmp_path_factory: pytest.TempPathFactory, text: str, size: int
+) -> None:
+    """In pieces that end anywhere; the last line may be cut by several."""
+    file = tmp_path_factory.getbasetemp() / "lines"
+    file.write_bytes(text.encode())
+    lines = [line for line in text.replace("\r", "\n").split("\n") if line]
+    assert _lines(file, size) == (len(lines), lines[-1] if lines else "")

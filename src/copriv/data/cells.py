@@ -169,14 +169,23 @@ def numbers(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
                 return _floats(found.to_native().combine_chunks()), None
             return np.asarray(found.fill_null(math.nan).to_numpy(), dtype=np.float64) + 0.0, None
     if series.dtype == nw.String and not _of_objects(series):
-        with suppress(pa.ArrowException, UnicodeEncodeError):  # the latter: half a character
-            text = pc.utf8_trim_whitespace(series.to_arrow())
-            missing = pc.is_in(text, value_set=_MISSING.cast(text.type))
-            values = pc.if_else(missing, pa.NA, text).cast(pa.float64())
-            # Arrow reads more texts as NaN than `_PLAIN` allows.
-            if not pc.any(pc.is_nan(values)).as_py():
-                return _floats(values), None
+        with suppress(UnicodeEncodeError):  # half a character
+            text = series.to_arrow()
+            for with_others in (False, True):
+                with suppress(pa.ArrowException):
+                    values = _of_texts(text, with_others)
+                    # Arrow reads more texts as NaN than `_PLAIN` allows.
+                    if not pc.any(pc.is_nan(values)).as_py():
+                        return _floats(values), None
     return _cell_by_cell(series, _number)
+
+
+def _of_texts(text: pa.Array, with_others: bool) -> pa.Array:
+    """Return the numbers that texts are. with_others: also of texts that are missing or have spaces around them: takes longer."""
+    if with_others:
+        text = pc.utf8_trim_whitespace(text)
+        text = pc.if_else(pc.is_in(text, value_set=_MISSING.cast(text.type)), pa.NA, text)
+    return text.cast(pa.float64())
 
 
 def _number(value: Any) -> float:

@@ -85,7 +85,8 @@ def pieces(path: Path, columns: Sequence[str], rows: int = BLOCK) -> Iterator[pa
     """
     with _readable(path):
         if _is_csv(path):
-            yield from _csv_pieces(path, columns, pa.csv.ReadOptions(use_threads=False, block_size=16 * rows))
+            size = 3 * rows * max(len(columns), 2)
+            yield from _csv_pieces(path, columns, pa.csv.ReadOptions(use_threads=False, block_size=size))
         else:
             with open_parquet(path, pre_buffer=False) as file:
                 for batch in file.iter_batches(batch_size=rows, columns=list(columns)):
@@ -226,15 +227,29 @@ def _csv_pieces(path: Path, columns: Sequence[str], options: pa.csv.ReadOptions)
         for batch in reader:
             rows += batch.num_rows
             yield pa.Table.from_batches([batch])
-    lines, last_number, last = 0, 1, ""
-    with path.open(encoding="latin-1") as file:
-        for number, line in enumerate(file, 1):
-            if line != "\n":
-                lines, last_number, last = lines + 1, number, line
+    lines, last = _lines(path)
     if lines != rows + 1:
         raise DataError(f"{path}: {_odd_row(path) or f'has {lines - 1} lines and {rows} rows'}; export it again")
-    if _OPEN.fullmatch(last.rstrip("\n")):  # in the last line an open quote takes in no other row
-        raise DataError(f"{path}: {_not_one_line(last_number)}; export it again")
+    if _OPEN.fullmatch(last):  # in the last line an open quote takes in no other row
+        with path.open(encoding="latin-1") as file:
+            number = max(number for number, line in enumerate(file, 1) if line != "\n")
+        raise DataError(f"{path}: {_not_one_line(number)}; export it again")
+
+
+def _lines(path: Path, piece_size: int = 2**20) -> tuple[int, str]:
+    """Count the lines of a file that are not empty, and return the last of them."""
+    lines, last, ended = 0, b"", True
+    with path.open("rb") as file:
+        while piece := file.read(piece_size):
+            if b"\r" in piece or b"\n\n" in piece:
+                piece = re.sub(rb"[\r\n]+", b"\n", piece)
+            begins = ended and not piece.startswith(b"\n")
+            cut = piece.rfind(b"\n", 0, -1)
+            if text := piece[cut + 1 :].rstrip(b"\n"):
+                last = text if cut >= 0 or ended else last + text
+            ended = piece.endswith(b"\n")
+            lines += begins + piece.count(b"\n") - ended
+    return lines, last.decode("latin-1")
 
 
 def _names(path: Path) -> list[str]:
