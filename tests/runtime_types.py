@@ -17,7 +17,7 @@ from typing import Any
 from beartype import BeartypeConf, beartype
 from jaxtyping import jaxtyped
 
-CALLS = 10
+CALLS = 3
 """Checked in one test, of each function."""
 
 _by_beartype = beartype(conf=BeartypeConf(is_pep484_tower=True))

@@ -185,7 +185,7 @@ def test_the_noise_of_a_sum_is_as_large_as_it_says_and_a_fourth_of_that_of_four_
     assert said[1] / said[0] == pytest.approx((4 / 3) / 4)
 
 
-@pytest.mark.parametrize("missing", [None, 0, 3])
+@pytest.mark.parametrize("missing", [0, *(pytest.param(one, marks=pytest.mark.slow) for one in (None, 3))])
 def test_what_a_sum_tells_has_the_noise_of_the_owners_that_it_is_of(data, public, missing):
     """By real shares: without the owner of most records their noise is over a tenth of the records, 147 times the variance."""
     counts = (7600, 200, 200, 200)

@@ -303,7 +303,7 @@ def test_other_mechanisms_by_the_same_four_commands(site: Site, said: str) -> No
     assert ("delta" in shown.said) == (δ > 0)
 
 
-@pytest.mark.parametrize("pilot", [0, 0.1])
+@pytest.mark.parametrize("pilot", [0, pytest.param(0.1, marks=pytest.mark.slow)])
 def test_owners_without_public_rows_run_what_a_forecast_plans_for_them(tmp_path: Path, pilot: float) -> None:
     """From declared columns alone: plan, pilot, files, run and model; `verify` computes plan and model again from answers."""
     columns = {"features": ["a", "b"], "target": "y", "bounds": {"a": [0, 100], "b": [-1, 10], "y": [0, 1000]}}

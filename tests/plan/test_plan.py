@@ -461,6 +461,7 @@ def test_many_equal_owners_are_run_as_fewer_of_the_same_noise():
     assert as_few(short) == short  # ends before everybody has talked
 
 
+@pytest.mark.slow
 def test_owners_in_turns_whose_run_takes_minutes_are_no_finalists(monkeypatch):
     """A hundred thousand owners of ten kinds took over 200 s: a run of theirs in turns has tens of thousands of steps."""
 

@@ -132,6 +132,7 @@ def typical(model, X, y) -> float:
     return float(np.median([model.fit(X, y).score(X, y) for _ in range(7)]))
 
 
+@pytest.mark.slow
 def test_ranges_that_nobody_declares_cost_little_where_rows_are_many() -> None:
     """With (−3, 3), which stands where nothing is declared, nothing of these columns is learnt."""
     rng = np.random.default_rng(0)

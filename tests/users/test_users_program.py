@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = Path(__file__).parent / "program.py"
 CACHE = Path(__file__).parents[2] / ".mypy_cache" / "users"
 
@@ -20,6 +22,7 @@ def strict(*programs: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_a_users_type_checker_sees_real_types(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.py"
     wrong.write_text(

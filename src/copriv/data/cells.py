@@ -181,7 +181,7 @@ def numbers(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
 
 
 def _of_texts(text: pa.Array, with_others: bool) -> pa.Array:
-    """Return the numbers that texts are. with_others: also of texts that are missing or have spaces around them: takes longer."""
+    """Return the numbers that texts are. with_others: also where some are missing or have spaces around, which takes longer."""
     if with_others:
         text = pc.utf8_trim_whitespace(text)
         text = pc.if_else(pc.is_in(text, value_set=_MISSING.cast(text.type)), pa.NA, text)
