@@ -21,6 +21,7 @@ which is partial pooling: an owner with few public rows is near the pooled law, 
 
 α is common to all owners and estimated from the features: the means of owners' rows have variance 1/α + 1/n_i⁰ in the
 direction in which they differ most. (An average over directions would be too small where owners differ in one feature.)
+Where a pilot tells of owners that have no public rows, α is drawn as it is in real tables.
 
 How far an owner's best model θ_i is from θ* has a posterior of its own (`copriv.populations.owner_posterior`). A mixture of
 rows does not have θ_i as its best model, so targets of the mixture are adjusted until it has: each row is shifted from its
@@ -55,6 +56,9 @@ from copriv.problem import Problem
 from copriv.terms.heterogeneity import Heterogeneity, from_answers, from_strata, unknown
 from copriv.types import Array, Whole
 
+FEATURES_APART, SPREAD_APART = 0.38, 1.3
+"""Squared distance of owners' mean features from everybody's, in standard deviations of whitened features: its median over 22
+tables of groups, and the standard deviation of its logarithm (`benchmarks.pilot.features`). A pilot does not tell it."""
 MOST_OWNERS = 200
 """Most owners with a law of their own, each of which takes a fit per world; for more, strata give heterogeneity only."""
 
@@ -89,15 +93,15 @@ class OwnerLaws:
         return isinstance(self.sample.problem.loss, Logistic) and law.plenty and law.events < CLASSES * p
 
     @cached_property
-    def _alpha(self) -> float:
-        """α of the features, common to all owners.
+    def _alpha(self) -> float | None:
+        """α of the features, common to all owners; None where no owner has public rows.
 
         The largest variance of owners' means over directions is 1/α plus sampling noise, in units of the variance of all
         rows; the largest eigenvalue of the noise of N means in q directions is (1 + √(q/N))²/n_i⁰ (Marchenko and Pastur
         1967). Directions include absolute values, as owners may differ in variance alone.
         """
         if not any(self._rows):
-            return 1e4  # at which owners hardly differ: nothing tells how their features do
+            return None
         x = _whitened(self.sample.problem.unbounded[0].features)
         z = _whitened(np.column_stack([x, np.minimum(np.abs(x), 3.0)]))  # the minimum limits the influence of outliers
         rows = [list(mine) for mine in self._rows if mine]
@@ -108,6 +112,10 @@ class OwnerLaws:
             return 1e4
         largest = float(np.linalg.eigvalsh((means * weight[:, None]).T @ means)[-1])
         return float(1.0 / max(largest - chance, 1e-4))  # at α = 10,000 owners hardly differ
+
+    def _alpha_of_tables(self, rng: np.random.Generator) -> float:
+        """Draw α as it is in real tables: means of α rows of p whitened features have a squared distance of p/α."""
+        return float(self.sample.problem.n_parameters / (FEATURES_APART * np.exp(SPREAD_APART * rng.normal())))
 
     @cached_property
     def _posterior(self) -> tuple[Float[Array, "draws owners"], Float[Array, "draws groups p"]]:
@@ -133,7 +141,7 @@ class OwnerLaws:
         base /= base.sum()
         t = int(rng.integers(len(self._posterior[0])))
         u, deviations = (draws[t] for draws in self._posterior)
-        table, row, laws = self._draw_laws(rng, base, u, n)
+        table, row, laws, worth = self._draw_laws(rng, base, u, n)
         near, x = self.sample.optimum.theta, problem.as_agreed(table).features
         if self.models_classes:
             z = law.model.logits(rng, table.features)  # type: ignore[union-attr]
@@ -150,9 +158,11 @@ class OwnerLaws:
             if self.sample.pilot is not None:  # deviations are then from the common model that the pilot tells
                 deviations = deviations + (self.sample.pilot.common(rng) - near)
             populations = []
-            for one, deviation in zip(laws, deviations[:-1], strict=True):
+            for one, deviation, target in zip(
+                laws, deviations[:-1], self._targets(table, x @ near, worth), strict=True
+            ):
                 some = one > 1e-9 * one.max()
-                own = Records(table.features, table.target, one).taken(some)
+                own = Records(table.features, target, one).taken(some)
                 populations.append(with_best_model(problem, own, near, deviation, theirs[some]))
         sized = zip(populations, n, strict=True)
         populations = [replace(one, weight=size * one.weight / one.total) for one, size in sized]
@@ -181,15 +191,17 @@ class OwnerLaws:
         base: Float[Array, " rows"],
         u: Float[Array, " owners"],
         n: Int[Whole, " owners"],
-    ) -> tuple[Records, Int[Whole, " made"], Float[Array, "owners made"]]:
-        """Draw the rows of a world and each owner's weights of them. Returns the rows, their public rows, and the weights.
+    ) -> tuple[Records, Int[Whole, " made"], Float[Array, "owners made"], Float[Array, " owners"]]:
+        """Draw the rows of a world and each owner's weights of them.
+
+        Returns the rows, their public rows, the weights, and how many rows each owner's law is worth: α_i + n_i⁰.
 
         base: weights of the public rows in the pooled law. u, n: heterogeneity and number of records of each owner.
         """
         law, rows = self.sample.law, self.sample.law.rows
         own = np.array([len(mine) for mine in self._rows])
         if isinstance(self.sample.problem.loss, Squared | Huber | Logistic):
-            α = np.full(len(n), self._alpha)
+            α = np.full(len(n), self._alpha or self._alpha_of_tables(rng))
         else:  # targets cannot be adjusted, so that α determines how far the owners' optima lie from each other
             α = self.sample.information / self.sample.optimum.value / u
         # With fewer than 3 rows per parameter, an owner's model would interpolate its law.
@@ -204,7 +216,19 @@ class OwnerLaws:
         kept = np.flatnonzero(counts)
         table, at = law.with_tails(rng, rows.features[kept], law.targets[kept], counts[kept])
         row = kept[at]
-        return table, row, laws[:, row] / np.bincount(row, minlength=len(rows))[row]
+        return table, row, laws[:, row] / np.bincount(row, minlength=len(rows))[row], α + own
+
+    def _targets(
+        self, table: Records, fitted: Float[Array, " made"], worth: Float[Array, " owners"]
+    ) -> list[Float[Array, " made"]]:
+        """Each owner's targets. Where no owner has public rows, residuals are longer by what a fit to its law takes from them.
+
+        A fit to a law that is worth w rows leaves 1 − p/(w + 1) of their variance.
+        """
+        if any(self._rows) or not isinstance(self.sample.problem.loss, Squared | Huber):
+            return [table.target] * len(worth)
+        longer = 1.0 / np.sqrt(1.0 - self.sample.problem.n_parameters / (worth + 1.0))
+        return [fitted + one * (table.target - fitted) for one in longer]
 
     @cached_property
     def _owner_of_row(self) -> Int[Whole, " rows"]:
