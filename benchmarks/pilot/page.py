@@ -104,7 +104,7 @@ def page(rows: Sequence[dict[str, Any]], note: str) -> str:
     out += [
         "*unlike*: tables of `benchmarks.unlike`, cut into ten owners, or as many as there are groups. *open*, *held back*: "
         "tables of groups of R packages, the twelve largest groups, listed before any was run, in alphabetical order the odd "
-        "and the even ones; those held back were opened once, when the pilot was no longer changed.",
+        "and the even ones; nothing is chosen by those held back.",
         "", "## How often joining pays where it is said to", "",
         "The same cells. An owner's gain is measured on its own held-out rows: from the better of its own model and the public "
         "one to the better of the common model and that personalized. Of owners whose rows tell it to a fifth, with "
