@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copriv.data.tables import _lines, read_table
+from copriv.data.tables import _lines, pieces, read_table
 from copriv.errors import DataError
 
 CELLS = {"age": [31, 45], "state": ["CA", "NY"]}
@@ -92,3 +92,10 @@ def test_lines_are_counted_as_python_counts_them(
     file.write_bytes(text.encode())
     lines = [line for line in text.replace("\r", "\n").split("\n") if line]
     assert _lines(file, size) == (len(lines), lines[-1] if lines else "")
+
+
+def test_a_long_cell_in_another_column_is_no_hindrance(tmp_path: Path) -> None:
+    """A row must be within a block, however few columns are read."""
+    file = tmp_path / "t.csv"
+    file.write_text(f"age,note\n31,{'x' * 50_000}\n45,y\n", encoding="utf-8")
+    assert pa.concat_tables(pieces(file, ["age"]))["age"].to_pylist() == ["31", "45"]
