@@ -33,9 +33,8 @@ test-backends: setup
 	$(BIN)/python -m pip install --quiet --editable . --editable './papers[ray,dask]'
 	$(BIN)/python -m pytest tests/papers/test_experiments_runner.py -k "ray or dask"
 
-# Shapes are checked by `make test`.
 test-slow: setup
-	JAXTYPING_DISABLE=1 $(BIN)/python -m pytest -m "slow and not browser" -n 3 --dist worksteal
+	$(BIN)/python -m pytest -m "slow and not browser" -n 3 --dist worksteal
 
 # The pages in a real browser. Chromium is the one of the system: CHROMIUM=/path names another.
 CHROMIUM ?= $(shell command -v chromium)

@@ -266,7 +266,6 @@ def test_the_files_say_the_verdict_of_the_goal(outlook):
     assert "“pays” is about everybody's records, the agreed goal" in said
 
 
-@pytest.mark.slow
 def test_the_same_forecast_gives_the_same_bytes(outlook):
     unlike = tuple(replace(one, median=(k + 1) * one.median) for k, one in enumerate(outlook.at_heterogeneity))
     changed = replace(outlook, at_heterogeneity=unlike)

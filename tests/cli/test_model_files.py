@@ -137,8 +137,7 @@ def damaged(whole: str, instead: Sequence[Any]) -> Iterator[tuple[tuple[Any, ...
             yield at, json.dumps(document)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("instead", ["gone or a word", "all else"])
+@pytest.mark.parametrize("instead", ["gone or a word", pytest.param("all else", marks=pytest.mark.slow)])
 def test_a_model_file_with_any_part_gone_or_other_is_told_in_words(
     folder: Path, instead: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -127,6 +127,21 @@ def test_owners_features_differ_in_worlds_after_a_pilot_as_they_do_in_tables(dat
     assert np.mean(left) == pytest.approx(1.0, abs=0.1)
 
 
+def test_classes_differ_in_worlds_after_a_pilot_as_its_answers_say(data, public):
+    """Few rows that stand for an owner are nearly separable: worlds were forty times as unlike as was told."""
+    of_two = [(x, np.where(y > np.median(y), 1.0, -1.0)) for x, y in data]
+    wide = tuple(
+        np.concatenate(each) for each in zip(*(rows(np.random.default_rng(i), 600, 0.0) for i in range(4)), strict=True)
+    )
+    shown = wide[0], np.where(wide[1] > 0, 1.0, -1.0)
+    problem = Problem.of(terms(**QUICK).replace(model={"loss": "logistic"}), of_two, shown)
+    sample = after_pilot.after_pilot(before_pilot(problem), problem)
+    unlike = heterogeneity_of(sample)
+    worlds = draw_worlds(sample, sample.problem.terms, unlike, 20)
+    assert worlds[0].owners, "each owner has a law"
+    assert np.median([world.heterogeneity for world in worlds]) < 3 * unlike.value
+
+
 def test_rule_mechanism_and_answers_are_those_that_were_planned_before_it(after, data, public):
     fixed = before_pilot(Problem.of(terms(), data, public), 1).problem.terms
     run = after.recommended.agreement

@@ -492,3 +492,11 @@ def test_worlds_of_small_targets_are_those_of_large_ones_in_their_unit(n):
         assert other.pool.optimum.value == pytest.approx(1e-14 * one.pool.optimum.value, rel=1e-6)
     with pytest.raises(InvalidInput, match="fitted exactly"):
         PublicSample(problem_of(X, np.full(n, 1e-7), intercept=True)).drawn(2)
+
+
+def test_a_class_of_three_in_a_thousand_is_learnt() -> None:
+    """From a start at 0 the first step has log odds of thousands, and nothing is a number after it."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (10_000, 3))
+    y = np.where(rng.random(len(x)) < 0.003 * np.exp(0.5 * x[:, 0]), 1.0, -1.0)
+    assert Classes(Records.of(x, y)).chance(x).mean() == pytest.approx((y > 0).mean(), rel=0.1)

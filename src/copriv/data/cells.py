@@ -169,7 +169,7 @@ def numbers(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
                 return _floats(found.to_native().combine_chunks()), None
             return np.asarray(found.fill_null(math.nan).to_numpy(), dtype=np.float64) + 0.0, None
     if series.dtype == nw.String and not _of_objects(series):
-        with suppress(UnicodeEncodeError):  # half a character
+        with suppress(pa.ArrowException, UnicodeEncodeError):  # the latter: half a character
             text = series.to_arrow()
             for with_others in (False, True):
                 with suppress(pa.ArrowException):

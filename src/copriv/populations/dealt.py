@@ -21,7 +21,7 @@ which is partial pooling: an owner with few public rows is near the pooled law, 
 
 α is common to all owners and estimated from the features: the means of owners' rows have variance 1/α + 1/n_i⁰ in the
 direction in which they differ most. (An average over directions would be too small where owners differ in one feature.)
-Where a pilot tells of owners that have no public rows, α is drawn as it is in real tables.
+Where a pilot tells of owners that have no public rows, α is drawn as it is in real tables (squared and Huber losses).
 
 How far an owner's best model θ_i is from θ* has a posterior of its own (`copriv.populations.owner_posterior`). A mixture of
 rows does not have θ_i as its best model, so targets of the mixture are adjusted until it has: each row is shifted from its
@@ -114,7 +114,12 @@ class OwnerLaws:
         return float(1.0 / max(largest - chance, 1e-4))  # at α = 10,000 owners hardly differ
 
     def _alpha_of_tables(self, rng: np.random.Generator) -> float:
-        """Draw α as it is in real tables: means of α rows of p whitened features have a squared distance of p/α."""
+        """Draw α as it is in real tables: means of α rows of p whitened features have a squared distance of p/α.
+
+        Logistic losses keep owners of equal features: few rows are nearly separable, and have no best model that is near.
+        """
+        if isinstance(self.sample.problem.loss, Logistic):
+            return 1e4
         return float(self.sample.problem.n_parameters / (FEATURES_APART * np.exp(SPREAD_APART * rng.normal())))
 
     @cached_property

@@ -133,9 +133,15 @@ class Classes(Linear):
 
     def __init__(self, rows: Records) -> None:
         super().__init__(rows)
-        sites, p = Sites(np.column_stack([self.z, np.ones(len(self.z))]) * self.y[:, None]), self.z.shape[1]
-        # The log odds' intercept has a prior of precision 0.04.
-        found = [sites.matched(np.append(np.full(p, p / width), 0.04)) for width in self.WIDTHS]
+        z, p = np.column_stack([self.z, np.ones(len(self.z))]) * self.y[:, None], self.z.shape[1]
+        # From 0 the first step leaves the range of numbers where a class is rare; errors of many rows then add up, too.
+        for begin, near in ((0.0, 1e-3), (0.25, 1e-8)):
+            sites = Sites(z, begin, near)
+            # The log odds' intercept has a prior of precision 0.04.
+            with np.errstate(all="ignore"):
+                found = [sites.matched(np.append(np.full(p, p / width), 0.04)) for width in self.WIDTHS]
+            if all(np.isfinite(evidence) for _, _, evidence in found):
+                break
         self.weight = np.exp([evidence - max(e for _, _, e in found) for _, _, evidence in found])
         self.weight /= self.weight.sum()
         self.means = np.array([mean for mean, _, _ in found])
@@ -181,9 +187,9 @@ class Classes(Linear):
 class Sites:
     """Expectation propagation (Minka 2001) for the likelihood Π 1/(1 + exp(−zᵀθ)), rows z times their classes."""
 
-    def __init__(self, z: Array) -> None:
-        self.z = z
-        self.precision, self.pull = np.zeros(len(z)), np.full(len(z), 0.5)
+    def __init__(self, z: Array, precision: float = 0.0, near: float = 1e-3) -> None:
+        self.z, self.near = z, near
+        self.precision, self.pull = np.full(len(z), precision), np.full(len(z), 0.5)
 
     def matched(self, prior: Array) -> tuple[Array, Array, float]:
         """Mean and precision of θ, and the log evidence, under a normal prior of this diagonal precision."""
@@ -196,7 +202,7 @@ class Sites:
             others = without * (at / spread - self.pull)
             log, slope, bend = _moments(others, without)
             off = np.abs(others + without * slope - at).max() / np.sqrt(spread.max())
-            if off < 1e-3:
+            if off < self.near:
                 break
             kept = 1.0 / (1.0 + without * bend)
             self.precision += 0.7 * (-bend * kept - self.precision)  # damped
