@@ -85,7 +85,7 @@ def pieces(path: Path, columns: Sequence[str], rows: int = BLOCK) -> Iterator[pa
     """
     with _readable(path):
         if _is_csv(path):
-            size = rows * max(16, 3 * len(columns))  # bytes: no row may be longer
+            size = rows * max(16, len(columns))  # bytes: no row may be longer
             yield from _csv_pieces(path, columns, pa.csv.ReadOptions(use_threads=False, block_size=size))
         else:
             with open_parquet(path, pre_buffer=False) as file:
