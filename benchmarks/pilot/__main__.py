@@ -18,14 +18,13 @@ from typing import Any
 from benchmarks.pilot import releases
 from benchmarks.pilot.cells import alike, lending, measure
 from benchmarks.pilot.page import PAGE, page
-from benchmarks.pilot.tables import HELD_BACK, OPEN
+from benchmarks.pilot.tables import HELD_BACK, MADE, OPEN
 from benchmarks.unlike.tables import SPLITS, Split, owners
 
 SHARE, OF_LARGE = 0.2, 0.1
 """Share of ε for the pilot: of owners that differ, and of loans and owners that are alike."""
 LOANS = ((10, 250_000, 1.0), (10, 250_000, 10.0), (86, 250_000, 1.0), (10, 10_000, 10.0))
 ALIKE = ("diabetes_130_hospitals by payer_code", "lending_10k by state", "unlike/diamonds by _owner")
-MADE = Path("build/pilot")
 
 
 def cells(data: Path) -> Iterator[tuple[dict[str, Any], Callable[[], Any]]]:

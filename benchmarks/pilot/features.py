@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.pilot.__main__ import MADE
-from benchmarks.pilot.tables import OPEN
+from benchmarks.pilot.tables import MADE, OPEN
 from benchmarks.unlike.tables import SPLITS, Owners, owners
 
 

@@ -101,7 +101,12 @@ def _group(row: dict[str, Any]) -> tuple[str, float, float]:
 def page(rows: Sequence[dict[str, Any]], note: str) -> str:
     """The whole page. note: what a reader must know of these measurements."""
     out = [HEAD, note, "", "## Owners that differ", "", *tables(rows), ""]
+    after = [owner for row in rows if row["kind"] == "table" for owner in row["after"]["owners"]]
+    low = [owner["alone_measured"] / max(owner["alone"], 1e-12) for owner in after]
     out += [
+        f"After a pilot *alone* is within three times for {np.mean([1 / 3 <= times <= 3 for times in low]):.0%} of {len(low)} "
+        f"owners, more than ten times too low for {sum(times > 10 for times in low)}, a thousand times for "
+        f"{sum(times > 1000 for times in low)}.", "",
         "*unlike*: tables of `benchmarks.unlike`, cut into ten owners, or as many as there are groups. *open*, *held back*: "
         "tables of groups of R packages, the twelve largest groups, listed before any was run, in alphabetical order the odd "
         "and the even ones; nothing is chosen by those held back.",

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from benchmarks.unlike.tables import Split
 
+MADE = Path("build/pilot")
+"""Folder that tables of groups are written to."""
 MOST_OWNERS = 12
 """The largest groups, as many as this."""
 

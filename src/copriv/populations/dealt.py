@@ -93,15 +93,15 @@ class OwnerLaws:
         return isinstance(self.sample.problem.loss, Logistic) and law.plenty and law.events < CLASSES * p
 
     @cached_property
-    def _alpha(self) -> float | None:
-        """α of the features, common to all owners; None where no owner has public rows.
+    def _alpha(self) -> float:
+        """α of the features, common to all owners.
 
         The largest variance of owners' means over directions is 1/α plus sampling noise, in units of the variance of all
         rows; the largest eigenvalue of the noise of N means in q directions is (1 + √(q/N))²/n_i⁰ (Marchenko and Pastur
         1967). Directions include absolute values, as owners may differ in variance alone.
         """
         if not any(self._rows):
-            return None
+            return 1e4  # at which owners hardly differ: nothing tells how their features do
         x = _whitened(self.sample.problem.unbounded[0].features)
         z = _whitened(np.column_stack([x, np.minimum(np.abs(x), 3.0)]))  # the minimum limits the influence of outliers
         rows = [list(mine) for mine in self._rows if mine]
@@ -113,13 +113,16 @@ class OwnerLaws:
         largest = float(np.linalg.eigvalsh((means * weight[:, None]).T @ means)[-1])
         return float(1.0 / max(largest - chance, 1e-4))  # at α = 10,000 owners hardly differ
 
-    def _alpha_of_tables(self, rng: np.random.Generator) -> float:
-        """Draw α as it is in real tables: means of α rows of p whitened features have a squared distance of p/α.
+    @property
+    def _features_as_in_tables(self) -> bool:
+        """Whether features differ as in real tables, since a pilot tells of owners that have no public rows.
 
-        Logistic losses keep owners of equal features: few rows are nearly separable, and have no best model that is near.
+        Not with the logistic loss: few rows of two classes are nearly separable, and their best model is far away.
         """
-        if isinstance(self.sample.problem.loss, Logistic):
-            return 1e4
+        return not any(self._rows) and isinstance(self.sample.problem.loss, Squared | Huber)
+
+    def _alpha_of_tables(self, rng: np.random.Generator) -> float:
+        """Draw α as it is in real tables: means of α rows of p whitened features have a squared distance of p/α."""
         return float(self.sample.problem.n_parameters / (FEATURES_APART * np.exp(SPREAD_APART * rng.normal())))
 
     @cached_property
@@ -206,7 +209,7 @@ class OwnerLaws:
         law, rows = self.sample.law, self.sample.law.rows
         own = np.array([len(mine) for mine in self._rows])
         if isinstance(self.sample.problem.loss, Squared | Huber | Logistic):
-            α = np.full(len(n), self._alpha or self._alpha_of_tables(rng))
+            α = np.full(len(n), self._alpha_of_tables(rng) if self._features_as_in_tables else self._alpha)
         else:  # targets cannot be adjusted, so that α determines how far the owners' optima lie from each other
             α = self.sample.information / self.sample.optimum.value / u
         # With fewer than 3 rows per parameter, an owner's model would interpolate its law.
@@ -226,11 +229,14 @@ class OwnerLaws:
     def _targets(
         self, table: Records, fitted: Float[Array, " made"], worth: Float[Array, " owners"]
     ) -> list[Float[Array, " made"]]:
-        """Each owner's targets. Where no owner has public rows, residuals are longer by what a fit to its law takes from them.
+        """Each owner's targets.
 
-        A fit to a law that is worth w rows leaves 1 − p/(w + 1) of their variance.
+        A fit to a law that is worth w rows leaves 1 − p/(w + 1) of the residuals' variance. Where few rows stand for an owner
+        (`_features_as_in_tables`), its residuals are made longer by as much.
+
+        fitted: predictions of the common model. worth: w of each owner.
         """
-        if any(self._rows) or not isinstance(self.sample.problem.loss, Squared | Huber):
+        if not self._features_as_in_tables:
             return [table.target] * len(worth)
         longer = 1.0 / np.sqrt(1.0 - self.sample.problem.n_parameters / (worth + 1.0))
         return [fitted + one * (table.target - fitted) for one in longer]
