@@ -164,6 +164,35 @@ def test_an_interval_that_is_too_narrow_clips_at_most_a_quarter_at_either_end() 
         assert shares_[ends[:-1] >= found.centre + found.width].sum() <= 0.25
 
 
+def noisy_readings(values: np.ndarray, scale: float, draws: int) -> list[Measured]:
+    exact = np.bincount(np.searchsorted(EDGES, values), minlength=TARGETS) / len(values)
+    return [
+        Measured.of(exact + noise, scale, True)
+        for noise in np.random.default_rng(0).laplace(0, scale, (draws, TARGETS))
+    ]
+
+
+def test_noise_in_a_far_bin_is_not_taken_for_rows() -> None:
+    """Read bin by bin, one answer in a hundred had an interval four times as wide, and a variance fifty times too large."""
+    targets = np.random.default_rng(0).normal(0, 0.02, 5000)  # of a range that is twenty times too wide
+    found = noisy_readings(targets, 0.02, 1000)
+    assert np.quantile([one.width for one in found], 0.995) <= 0.125
+    assert np.quantile([one.size[1] * one.width**2 for one in found], 0.995) <= 10 * 0.02**2
+
+
+@pytest.mark.parametrize("values", ["normal", "skewed", "two lumps", "many lumps"])
+def test_intervals_are_those_of_the_targets_whatever_their_shape(values: str) -> None:
+    rng = np.random.default_rng(0)
+    targets = {
+        "normal": rng.normal(0.3, 0.15, 5000), "skewed": rng.exponential(0.1, 5000) - 0.5,
+        "two lumps": rng.choice([-0.4, 0.9], 5000, p=[0.7, 0.3]), "many lumps": rng.choice([-0.9, -0.3, 0.1, 0.6], 5000),
+    }[values]  # fmt: skip
+    found = noisy_readings(targets, 0.02, 200)
+    assert np.quantile([np.mean(np.abs(one.clipped(targets)) == 1) for one in found], 0.98) <= 0.3, "few are clipped"
+    times = [one.size[1] / one.clipped(targets).var() for one in found]
+    assert np.quantile(times, 0.98) <= 2.0, "no gain is promised that is not there"
+
+
 def test_ranges_ten_times_too_wide_lose_little() -> None:
     """Before, they lost nearly all of the model (issue 27)."""
     rng = np.random.default_rng(0)

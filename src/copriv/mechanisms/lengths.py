@@ -13,6 +13,7 @@ the pilot of owners without public rows. Where the target's range is declared, `
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -42,6 +43,11 @@ SHARES_OF_RANGES = ((0.1, 0.1), (0.2, 0.1), (0.4, 0.1))
 of ε (`benchmarks.published`)."""
 BARELY, SURELY = 3.0, 6.0
 """Scales of its noise within which a share of rows is taken for none: the larger where it is at most a fifth."""
+HEARD, CLIPPED = 4.0, 0.12
+"""By shapes: scales of the noise by which a share of targets must differ from what is expected before the rest is believed,
+and that the interval leaves out at either end; at most a share of 0.12."""
+OUTLIERS, UNLIKE = 0.1, 0.05
+"""Share of targets that may lie anywhere, and by how much of itself a share may differ from that of its shape."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +190,82 @@ def shares(noisy: Float[Array, " bins"]) -> Float[Array, " bins"]:
     return np.asarray(np.maximum(noisy - over[falling > over][-1], 0.0))
 
 
+Reading = tuple[float, float, tuple[float, float]]
+"""Centre and half width of an interval, and the squared mean and variance of targets that are clipped to it, in its unit."""
+
+
+@cache
+def shapes_of_targets() -> Float[Array, "shapes bins"]:
+    """Shares by bin of targets that are uniform, normal or exponential, at any place and of any width, or halves in two."""
+    from scipy.special import ndtr
+
+    ends = np.array([-1.0, *EDGES, 1.0])
+    places = np.unique([*ends, *0.5 * (ends[1:] + ends[:-1])])[:, None]
+    z = (EDGES[:, None, None] - places) / 2.0 ** np.arange(-8.5, 0.6, 0.5)
+    tail = np.exp(-np.abs(z))
+    to_right, to_left = np.where(z > 0, 1.0 - tail, 0.0), np.where(z < 0, tail, 1.0)
+    below = np.stack([np.clip(0.5 + z / 12.0**0.5, 0.0, 1.0), ndtr(z), to_right, to_left], axis=1).reshape(
+        len(EDGES), -1
+    )
+    found = np.diff(np.vstack([np.zeros_like(below[:1]), below, np.ones_like(below[:1])]), axis=0).T
+    one, other = np.triu_indices(TARGETS, 1)
+    return np.vstack([found, 0.5 * (np.eye(TARGETS)[one] + np.eye(TARGETS)[other])])
+
+
+def by_bins(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Reading:
+    """Targets as they are told bin by bin: beyond the interval at either end are no more than noise may have there."""
+    found = shares(noisy)
+    # At either end half as many, and the deviation of the noise on the sum of that many bins; at most a quarter.
+    few = max(BARELY * scale, min(SURELY * scale, 0.2))
+    most = np.minimum(0.5 * few + scale * np.sqrt(2.0 * np.arange(1, len(found))), 0.25)
+    low, above = (int(np.argmin([*(np.cumsum(each)[:-1] <= most), False])) for each in (found, found[::-1]))
+    centre, width, squares, targets = _interval(low, max(len(found) - above, low + 1), intercept)
+    mean = float(found @ targets)
+    return centre, width, (mean**2, float(found @ squares) - mean**2)
+
+
+def by_shapes(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Reading:
+    """Targets as likely shapes tell them, given Laplace noise, and as what noise does not explain does.
+
+    Bin by bin, noise in a far one is taken for rows, and the interval reaches there. That makes no other shape likely.
+    """
+    shapes, fits = shapes_of_targets(), []
+    for outliers in (0.0, OUTLIERS):
+        mixed = (1.0 - outliers) * shapes + outliers / TARGETS
+        spread = max(scale, 1e-4) + UNLIKE * mixed
+        fits.append(-(np.abs(noisy - mixed) / spread + np.log(spread)).sum(axis=1))
+    likely = np.exp(np.array(fits) - np.max(fits)).sum(axis=0)
+    likely /= likely.sum()
+    expected = likely @ shapes
+    over = noisy - expected
+    found = shares(expected + np.sign(over) * np.maximum(np.abs(over) - HEARD * scale, 0.0))
+    most = min(HEARD * scale, CLIPPED)
+    low, above = (int(np.argmax(np.cumsum(each) > most)) for each in (found, found[::-1]))
+    centre, width, squares, targets = _interval(low, len(found) - above, intercept)
+    told = np.vstack([found, expected, shapes])
+    mean = told @ targets
+    of_found, of_expected, *each = told @ squares - mean**2
+    # The geometric mean of what it may be: a variance that noise made too large would promise a gain that is not there.
+    variance = np.exp(likely @ np.log(np.maximum(each, 1e-6))) + max(of_found - of_expected, 0.0)
+    return centre, width, (float(mean[0] ** 2), float(variance))
+
+
+def _interval(
+    low: int, high: int, intercept: bool
+) -> tuple[float, float, Float[Array, " bins"], Float[Array, " bins"]]:
+    """Middle and half width from one end of a bin to another, about 0 without an intercept; and the mean square and the mean of
+    targets in each bin, in units of the half width, as if they were uniform in it."""
+    ends = np.array([-1.0, *EDGES, 1.0])
+    first, last = ends[low], ends[high]
+    if not intercept:
+        last = max(-first, last)
+        first = -last
+    centre, width = 0.5 * (first + last), 0.5 * (last - first)
+    targets = np.clip((0.5 * (ends[1:] + ends[:-1]) - centre) / width, -1.0, 1.0)
+    within = np.clip((ends[1:] - ends[:-1]) / width, 0.0, 1.0) ** 2 / 12.0
+    return float(centre), float(width), targets**2 + within, targets
+
+
 @dataclass(frozen=True, eq=False)
 class Measured:
     """What noisy lengths say: the units in which columns and target are to be asked for, and what is known in them."""
@@ -218,25 +300,9 @@ class Measured:
             known = replace(known, columns=empty, rows=(float(rows[: empty + 1].sum()), *rows[empty + 1 :].tolist()))
         if len(noisy) == BINS:
             return known
-        found, ends = shares(noisy[-TARGETS:]), np.array([-1.0, *EDGES, 1.0])
-        # At either end half as many, and the deviation of the noise on the sum of that many bins; at most a quarter.
-        most = np.minimum(0.5 * few + scale * np.sqrt(2.0 * np.arange(1, len(found))), 0.25)
-        low, above = (int(np.argmin([*(np.cumsum(each)[:-1] <= most), False])) for each in (found, found[::-1]))
-        high = max(len(found) - above, low + 1)
-        first, last = ends[low], ends[high]
-        if not intercept:
-            last = max(-first, last)
-            first = -last
-        centre, width = 0.5 * (first + last), 0.5 * (last - first)
-        targets = np.clip((0.5 * (ends[1:] + ends[:-1]) - centre) / width, -1.0, 1.0)
-        within = np.clip((ends[1:] - ends[:-1]) / width, 0.0, 1.0) ** 2 / 12.0  # as if targets were uniform in a bin
-        mean = float(found @ targets)
-        return replace(
-            known,
-            centre=float(centre),
-            width=float(width),
-            size=(mean**2, float(found @ ((targets - mean) ** 2 + within))),
-        )
+        told = [reading(noisy[-TARGETS:], scale, intercept) for reading in (by_bins, by_shapes)]
+        centre, width, size = told[told[1][1] <= 0.5 * told[0][1]]
+        return replace(known, centre=centre, width=width, size=size)
 
     def by_less(self, times: float, intercept: bool) -> "Measured":
         """What the same answer says if its noise had so many times its scale."""
