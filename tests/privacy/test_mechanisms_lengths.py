@@ -164,18 +164,19 @@ def test_an_interval_that_is_too_narrow_clips_at_most_a_quarter_at_either_end() 
         assert shares_[ends[:-1] >= found.centre + found.width].sum() <= 0.25
 
 
-def noisy_readings(values: np.ndarray, scale: float, draws: int) -> list[Measured]:
+def noisy_readings(values: np.ndarray, scale: float, draws: int, intercept: bool = True) -> list[Measured]:
     exact = np.bincount(np.searchsorted(EDGES, values), minlength=TARGETS) / len(values)
     return [
-        Measured.of(exact + noise, scale, True)
+        Measured.of(exact + noise, scale, intercept)
         for noise in np.random.default_rng(0).laplace(0, scale, (draws, TARGETS))
     ]
 
 
-def test_noise_in_a_far_bin_is_not_taken_for_rows() -> None:
+@pytest.mark.parametrize("intercept", [False, True])
+def test_noise_in_a_far_bin_is_not_taken_for_rows(intercept: bool) -> None:
     """Read bin by bin, one answer in a hundred had an interval four times as wide, and a variance fifty times too large."""
     targets = np.random.default_rng(0).normal(0, 0.02, 5000)  # of a range that is twenty times too wide
-    found = noisy_readings(targets, 0.02, 1000)
+    found = noisy_readings(targets, 0.02, 1000, intercept)
     assert np.quantile([one.width for one in found], 0.995) <= 0.125
     assert np.quantile([one.size[1] * one.width**2 for one in found], 0.995) <= 10 * 0.02**2
 

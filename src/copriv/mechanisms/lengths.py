@@ -45,9 +45,9 @@ BARELY, SURELY = 3.0, 6.0
 """Scales of its noise within which a share of rows is taken for none: the larger where it is at most a fifth."""
 HEARD, CLIPPED = 4.0, 0.12
 """By shapes: scales of the noise by which a share of targets must differ from what is expected before the rest is believed,
-and that the interval leaves out at either end; at most a share of 0.12."""
+and that the interval leaves out at either end; at most a share of 0.12. Set by hand on open tables (`benchmarks.published`)."""
 OUTLIERS, UNLIKE = 0.1, 0.05
-"""Share of targets that may lie anywhere, and by how much of itself a share may differ from that of its shape."""
+"""Share of targets that may lie anywhere, and by how much of itself a share may differ from that of its shape: set by hand."""
 
 
 @dataclass(frozen=True)
@@ -213,11 +213,13 @@ def shapes_of_targets() -> Float[Array, "shapes bins"]:
 
 
 def by_bins(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Reading:
-    """Targets as they are told bin by bin: beyond the interval at either end are no more than noise may have there."""
+    """Read shares of targets bin by bin: beyond the interval, at either end, are no more than noise may have there.
+
+    noisy: a share for each bin. scale: of the noise on each. intercept: whether the interval may lie off 0.
+    """
     found = shares(noisy)
     # At either end half as many, and the deviation of the noise on the sum of that many bins; at most a quarter.
-    few = max(BARELY * scale, min(SURELY * scale, 0.2))
-    most = np.minimum(0.5 * few + scale * np.sqrt(2.0 * np.arange(1, len(found))), 0.25)
+    most = np.minimum(0.5 * _few(scale) + scale * np.sqrt(2.0 * np.arange(1, len(found))), 0.25)
     low, above = (int(np.argmin([*(np.cumsum(each)[:-1] <= most), False])) for each in (found, found[::-1]))
     centre, width, squares, targets = _interval(low, max(len(found) - above, low + 1), intercept)
     mean = float(found @ targets)
@@ -225,9 +227,10 @@ def by_bins(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Read
 
 
 def by_shapes(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Reading:
-    """Targets as likely shapes tell them, given Laplace noise, and as what noise does not explain does.
+    """Read shares of targets together: what is expected of `shapes_of_targets`, and of the rest what noise does not explain.
 
-    Bin by bin, noise in a far one is taken for rows, and the interval reaches there. That makes no other shape likely.
+    Each shape is as likely as Laplace noise of this scale makes it. Noise in one far bin, which `by_bins` takes for rows, makes
+    no other shape likely. Parameters are those of `by_bins`.
     """
     shapes, fits = shapes_of_targets(), []
     for outliers in (0.0, OUTLIERS):
@@ -248,6 +251,12 @@ def by_shapes(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Re
     # The geometric mean of what it may be: a variance that noise made too large would promise a gain that is not there.
     variance = np.exp(likely @ np.log(np.maximum(each, 1e-6))) + max(of_found - of_expected, 0.0)
     return centre, width, (float(mean[0] ** 2), float(variance))
+
+
+def _few(scale: float) -> float:
+    """The share of rows that is taken for none, at this scale of its noise."""
+    # A fifth of the rows may be clipped before a unit is taken that may be far too wide, which costs far more.
+    return max(BARELY * scale, min(SURELY * scale, 0.2))
 
 
 def _interval(
@@ -290,18 +299,18 @@ class Measured:
     @classmethod
     def of(cls, noisy: Float[Array, " answer"], scale: float, intercept: bool, spent: float = 0.0) -> "Measured":
         """noisy: an answer of "lengths", or the mean of several; scale: of its noise."""
-        # A fifth of the rows may be clipped before a unit is taken that may be far too wide, which costs far more.
-        few = max(BARELY * scale, min(SURELY * scale, 0.2))
         known = cls(spent=spent, noisy=noisy, noise=scale)
         if len(noisy) != TARGETS:
             # The first bins that have hardly a row are left out, and their rows are counted in the next one.
             rows = shares(noisy[:BINS])
-            empty = int(np.searchsorted(np.cumsum(rows)[:-1], few, side="right"))
+            empty = int(np.searchsorted(np.cumsum(rows)[:-1], _few(scale), side="right"))
             known = replace(known, columns=empty, rows=(float(rows[: empty + 1].sum()), *rows[empty + 1 :].tolist()))
         if len(noisy) == BINS:
             return known
-        told = [reading(noisy[-TARGETS:], scale, intercept) for reading in (by_bins, by_shapes)]
-        centre, width, size = told[told[1][1] <= 0.5 * told[0][1]]
+        centre, width, size = by_bins(noisy[-TARGETS:], scale, intercept)
+        likely = by_shapes(noisy[-TARGETS:], scale, intercept)
+        if likely[1] <= 0.5 * width:  # noise in a far bin was taken for rows
+            centre, width, size = likely
         return replace(known, centre=centre, width=width, size=size)
 
     def by_less(self, times: float, intercept: bool) -> "Measured":
