@@ -209,7 +209,7 @@ def test_a_skewed_target_is_not_drowned_by_noise_of_its_range(δ: float, interce
     far = np.abs(y).max()
     given = {"bounds": (-1, 1), "target_bounds": (y.min(), y.max()) if intercept else (-far, far)}
     left = []
-    for _ in range(5):
+    for _ in range(15):  # of which eight are worse less than once in a million: in 600 fits 11 were
         model = PrivateRegressor(epsilon=1.0, delta=δ, fit_intercept=intercept, **given).fit(X, y)
         left.append(np.mean((y - model.predict(X)) ** 2) - np.var(y))
     assert np.median(left) < 0.1 * np.var(y)

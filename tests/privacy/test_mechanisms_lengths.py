@@ -11,6 +11,7 @@ from copriv.errors import AgreementError
 from copriv.estimators import PrivateClassifier, PrivateRegressor, SharedLedger
 from copriv.estimators.declared import Measured, measuring, terms, without_data
 from copriv.losses import Squared
+from copriv.mechanisms.expected import OFF_CENTRE
 from copriv.mechanisms.lengths import BINS, EDGES, TARGETS, Histograms, shares
 from copriv.model.records import Records
 
@@ -139,7 +140,7 @@ def test_units_follow_where_hardly_a_row_is_longer() -> None:
     assert (found.columns, found.centre, found.width, found.spent) == (3, -0.75, 0.25, 0.1)
     np.testing.assert_allclose(found.rows, [0.6, 0.4, 0, 0, 0, 0])
     mean, variance = found.size
-    assert mean == pytest.approx(0.0)
+    assert mean == pytest.approx(2 * (0.5 * 0.5 * OFF_CENTRE) ** 2)  # each half of targets is off the middle of its bin
     assert variance == pytest.approx(0.25 + 1 / 12)  # two bins side by side, uniform within
     np.testing.assert_allclose(found.clipped(np.array([-1.0, -0.75, 0.3])), [-1.0, 0.0, 1.0])
     assert Measured.of(rows, 0.0, intercept=True).width == 1.0
@@ -179,6 +180,16 @@ def test_noise_in_a_far_bin_is_not_taken_for_rows(intercept: bool) -> None:
     found = noisy_readings(targets, 0.02, 1000, intercept)
     assert np.quantile([one.width for one in found], 0.995) <= 0.125
     assert np.quantile([one.size[1] * one.width**2 for one in found], 0.995) <= 10 * 0.02**2
+
+
+def test_where_all_targets_are_in_one_bin_their_mean_is_not_taken_for_its_middle() -> None:
+    """It was, so that an intercept was held there: 0.25 of the variance more than a constant in a tenth of skewed fits."""
+    answer = np.zeros(TARGETS)
+    answer[0] = 1.0
+    found = Measured.of(answer, 0.01, intercept=True)
+    assert (found.centre, found.width) == (-0.875, 0.125)
+    assert found.size is not None
+    assert found.size[0] == pytest.approx(OFF_CENTRE**2)
 
 
 @pytest.mark.parametrize("values", ["normal", "skewed", "two lumps", "many lumps"])

@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float
 
 from copriv.errors import AgreementError
 from copriv.losses import OfMargin, named
+from copriv.mechanisms.expected import OFF_CENTRE
 from copriv.mechanisms.mechanism import of_numbers
 from copriv.mechanisms.statistics import OfShares
 from copriv.model.records import Records
@@ -221,9 +222,9 @@ def by_bins(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Read
     # At either end half as many, and the deviation of the noise on the sum of that many bins; at most a quarter.
     most = np.minimum(0.5 * _few(scale) + scale * np.sqrt(2.0 * np.arange(1, len(found))), 0.25)
     low, above = (int(np.argmin([*(np.cumsum(each)[:-1] <= most), False])) for each in (found, found[::-1]))
-    centre, width, squares, targets = _interval(low, max(len(found) - above, low + 1), intercept)
+    centre, width, squares, targets, off = _interval(low, max(len(found) - above, low + 1), intercept)
     mean = float(found @ targets)
-    return centre, width, (mean**2, float(found @ squares) - mean**2)
+    return centre, width, (mean**2 + float(np.square(found * off).sum()), float(found @ squares) - mean**2)
 
 
 def by_shapes(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Reading:
@@ -244,13 +245,13 @@ def by_shapes(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Re
     found = shares(expected + np.sign(over) * np.maximum(np.abs(over) - HEARD * scale, 0.0))
     most = min(HEARD * scale, CLIPPED)
     low, above = (int(np.argmax(np.cumsum(each) > most)) for each in (found, found[::-1]))
-    centre, width, squares, targets = _interval(low, len(found) - above, intercept)
+    centre, width, squares, targets, off = _interval(low, len(found) - above, intercept)
     told = np.vstack([found, expected, shapes])
     mean = told @ targets
     of_found, of_expected, *each = told @ squares - mean**2
     # The geometric mean of what it may be: a variance that noise made too large would promise a gain that is not there.
     variance = np.exp(likely @ np.log(np.maximum(each, 1e-6))) + max(of_found - of_expected, 0.0)
-    return centre, width, (float(mean[0] ** 2), float(variance))
+    return centre, width, (float(mean[0] ** 2 + np.square(found * off).sum()), float(variance))
 
 
 def _few(scale: float) -> float:
@@ -261,9 +262,9 @@ def _few(scale: float) -> float:
 
 def _interval(
     low: int, high: int, intercept: bool
-) -> tuple[float, float, Float[Array, " bins"], Float[Array, " bins"]]:
-    """Middle and half width from one end of a bin to another, about 0 without an intercept; and the mean square and the mean of
-    targets in each bin, in units of the half width, as if they were uniform in it."""
+) -> tuple[float, float, Float[Array, " bins"], Float[Array, " bins"], Float[Array, " bins"]]:
+    """Middle and half width from one end of a bin to another, about 0 without an intercept. In units of the half width, for each
+    bin: the mean square and the mean of its targets, as if they were uniform in it, and how far off that mean is expected."""
     ends = np.array([-1.0, *EDGES, 1.0])
     first, last = ends[low], ends[high]
     if not intercept:
@@ -271,8 +272,9 @@ def _interval(
         first = -last
     centre, width = 0.5 * (first + last), 0.5 * (last - first)
     targets = np.clip((0.5 * (ends[1:] + ends[:-1]) - centre) / width, -1.0, 1.0)
-    within = np.clip((ends[1:] - ends[:-1]) / width, 0.0, 1.0) ** 2 / 12.0
-    return float(centre), float(width), targets**2 + within, targets
+    halves = 0.5 * (ends[1:] - ends[:-1]) / width
+    squares = targets**2 + np.clip(2.0 * halves, 0.0, 1.0) ** 2 / 12.0
+    return float(centre), float(width), squares, targets, intercept * OFF_CENTRE * np.clip(halves, 0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
