@@ -263,8 +263,11 @@ def _few(scale: float) -> float:
 def _interval(
     low: int, high: int, intercept: bool
 ) -> tuple[float, float, Float[Array, " bins"], Float[Array, " bins"], Float[Array, " bins"]]:
-    """Middle and half width from one end of a bin to another, about 0 without an intercept. In units of the half width, for each
-    bin: the mean square and the mean of its targets, as if they were uniform in it, and how far off that mean is expected."""
+    """Read an interval from one end of a bin to another: middle and half width, about 0 without an intercept.
+
+    In units of the half width, for each bin: the mean square and the mean of its targets, as if they were uniform in it, and
+    how far off that mean is expected.
+    """
     ends = np.array([-1.0, *EDGES, 1.0])
     first, last = ends[low], ends[high]
     if not intercept:
