@@ -261,7 +261,8 @@ def test_breast_cancer_is_told_apart_at_epsilon_one() -> None:
 
     X, y = load_breast_cancer(return_X_y=True)
     given = {"delta": 1 / len(y) ** 2, "bounds": (X.min(axis=0), X.max(axis=0)), "classes": (0, 1)}
-    assert np.median([PrivateClassifier(epsilon=1.0, **given).fit(X, y).score(X, y) for _ in range(5)]) > 0.75
+    # 28 of 200 fits were below: more than half of 47 are less than once in a million, as long as fewer than 19 of 100 are.
+    assert np.median([PrivateClassifier(epsilon=1.0, **given).fit(X, y).score(X, y) for _ in range(47)]) > 0.75
 
 
 @pytest.mark.parametrize("δ", [0.0, 1e-9])
