@@ -1,8 +1,10 @@
 """A run of two phases in an owner's papers: its ledger, its report, and the model learned at home say the same."""
 
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,16 @@ import pytest
 from copriv.agreement import Agreement
 from copriv.display.ledger import phases_spent, totals_fields
 from copriv.display.run import compared, now_known, phases_told, promises
+from copriv.errors import InvalidInput
+from copriv.forecast.phases import AfterPilot
+from copriv.network.keys import Keys
+from copriv.network.model import Model
+from copriv.network.run_state import Conductor
+from copriv.network.store import RunStore
 from copriv.network.verify import verify_run
 from copriv.privacy.ledger import PhaseBudget
 from copriv.privacy.ledger.read import verify
-from copriv.report import RunFile, _beside, _promised, document
+from copriv.report import RunFile, _beside, _promised, document, page
 from copriv.report.evidence import RunRead
 from ledger_files import opened
 from phased_parties import CHOSEN, TOLD, conducted, goes_on, keep, piloted
@@ -70,6 +78,86 @@ def test_the_report_of_an_owner_finds_nothing_wrong(tmp_path: Path, decide: Any)
     assert made["ok"]
     (run,) = made["runs"]
     assert "laplace" in run["agreement"]["what"]
+
+
+def declared() -> Agreement:
+    """Of a run without public rows, whose pilot asks how long rows are."""
+    document = piloted().to_dict()
+    document["agreement"] |= {"ranges": {"step": [0.01, 10.0]}}
+    document["agreement"]["pilot_terms"] = {
+        "start": [0.0] * 3,
+        "gradient_bound": 1.0,
+        "feature_bound": 2.0,
+        "reach": 1.5,
+    }
+    document["model"] |= {"gradient_bound": 2.0}
+    names = {"features": ["a", "b"], "target": "y"}
+    document["data"] = {"public_rows": 0, **names, "bounds": {name: [-1.0, 1.0] for name in ("a", "b", "y")}}
+    return Agreement.of(document)
+
+
+@pytest.mark.parametrize("agreed", [piloted(), declared()], ids=["pilot", "lengths"])
+def test_an_owner_gets_its_report_of_a_run_that_stopped_after_its_pilot(tmp_path: Path, agreed: Agreement) -> None:
+    """Of a pilot without public rows it was refused, as no model follows; and it said that the run was at its end."""
+    conducted(tmp_path, agreed, keep, "grpc")
+    with closing(RunStore.resume(tmp_path / "run.db", agreed)) as store:
+        conductor = Conductor(store, None, 0.0, Keys.load(tmp_path / "learner"))
+        conductor.tick(0.0)
+        model = conductor.signed_model(None)
+    (tmp_path / "run.json").write_text(model.to_json())
+    made = document(tmp_path / "bank-1.ledger", [RunFile.at(tmp_path / "run.db")], [agreed])
+    assert made["problems"] == []
+    (run,) = made["runs"]
+    asked = agreed.phases[0].mechanism.name
+    assert run["agreement"]["proofs"] == [
+        {"mechanism": asked, "page": f"proofs/{asked}.md"},
+        {"mechanism": "phases", "page": "proofs/phases.md"},
+    ]
+    assert run["file"]["kept"] == "joining pays for nobody"
+    (steps,) = [row for row in run["beside"] if row["what"] == "queries"]
+    assert (steps["agreed"], steps["realised"]) == (agreed.phases[0].queries, 3)
+    text = " ".join(page(made).split())
+    assert "By its file the run stopped after its pilot: joining pays for nobody." in text
+    assert "Of this owner's budget for it, ε = 0.75 is not spent, and is kept" in text
+    assert "The 3 steps of the pilot follow" in text
+    assert f"docs/proofs/{asked}.md" in text
+    assert "docs/proofs/phases.md" in text
+    assert "docs/proofs/laplace.md" not in text
+    if asked == "lengths":
+        with pytest.raises(InvalidInput, match="the run stopped after its pilot: no model follows"):
+            Model.load(tmp_path / "run.json")
+
+
+def test_a_report_links_the_proof_of_each_phase_that_was_answered(tmp_path: Path) -> None:
+    conducted(tmp_path, piloted(), goes_on())
+    (run,) = document(tmp_path / "bank-1.ledger", [], [piloted()])["runs"]
+    assert [one["mechanism"] for one in run["agreement"]["proofs"]] == ["pilot", "laplace", "phases"]
+
+
+@pytest.mark.parametrize("mechanism", ["pilot", "lengths"])
+def test_of_a_run_that_stopped_after_its_pilot_it_is_said_what_its_model_is(tmp_path: Path, mechanism: str) -> None:
+    record = conducted(tmp_path, piloted(), keep).run.record()
+    record["phases"][0]["mechanism"] = mechanism
+    _, known, stopped = phases_told(record)
+    assert "Now we know: the run would end 2" in str(known)
+    assert "the run ends" not in str(known)
+    model = {
+        "pilot": "The model is of the pilot's answers alone.",
+        "lengths": "No model follows from the pilot's answers alone: the model file has the agreed start.",
+    }
+    assert str(stopped).endswith(model[mechanism])
+
+
+def test_owners_of_a_table_with_a_count_are_counted_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three owners that one table describes were one."""
+    clinic, end = SimpleNamespace(name="clinic", verdict="no", probability=0.0, count=3), np.zeros(1)
+    ψ = SimpleNamespace(end={"median": 0.02, "low": 0.01, "high": 0.3}, k=end, low=end, median=end, high=end)
+    found = SimpleNamespace(
+        owners=[clinic], recommended=SimpleNamespace(relative_fitness=ψ), options={"runs": 1, "seed": 0}
+    )
+    monkeypatch.setattr("copriv.forecast.phases.forecast_of", lambda *_: found)
+    said: Any = SimpleNamespace(before=None, after=found)
+    assert "pays for 0, not for 3, open for 0 of 3 owners" in now_known(AfterPilot.said(said))
 
 
 def test_a_forecast_beside_what_a_run_spent_has_the_pilot_in_it(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from copriv.agreement import Agreement
 from copriv.display import Table
 from copriv.formatting.numbers import counted, estimated, listed, percent, percent_range
 from copriv.formatting.sanitize import printable
+from copriv.mechanisms import named
 from copriv.mechanisms.mechanism import against, budget_in_words, but_for
 from copriv.terms import AgreedTerms
 
@@ -42,17 +43,28 @@ def run_tables(record: dict[str, Any], error: str) -> tuple[Table, Table]:
     return owners, compared(record, error)
 
 
-def now_known(known: dict[str, Any]) -> str:
-    """Say what a pilot told: ψ of the run and for whom joining pays, after it and before it (`AfterPilot.said`)."""
+def now_known(known: dict[str, Any], kept: bool = False) -> str:
+    """Say what a pilot told: ψ of the run and for whom joining pays, after it and before it (`AfterPilot.said`).
+
+    kept: the run stops after the pilot, so that its ψ is of a run that is not made.
+    """
     ends, pays = [], []
     for phase in ("before", "after"):
-        ψ, said = known[phase]["relative_fitness"], [one["verdict"] for one in known[phase]["owners"].values()]
+        ψ, many = known[phase]["relative_fitness"], verdicts(known[phase]["owners"])
         ends.append(estimated(ψ["median"], ψ["low"], ψ["high"]))
-        pays.append(f"pays for {said.count('yes')}, not for {said.count('no')}, open for {said.count('open')}")
+        pays.append(f"pays for {many['yes']}, not for {many['no']}, open for {many['open']}")
     return (
-        f"Now we know: the run ends {ends[1]} above the best model; before the pilot, {ends[0]}. Joining {pays[1]} of "
-        f"{counted(len(said), 'owner')}; before the pilot, {pays[0]}."
+        f"Now we know: the run {'would end' if kept else 'ends'} {ends[1]} above the best model; before the pilot, {ends[0]}. "
+        f"Joining {pays[1]} of {counted(sum(many.values()), 'owner')}; before the pilot, {pays[0]}."
     )
+
+
+def verdicts(owners: dict[str, Any]) -> dict[str, int]:
+    """Count the owners of each verdict; a table of the agreement may be of several (`count`)."""
+    return {
+        verdict: sum(one.get("count", 1) for one in owners.values() if one["verdict"] == verdict)
+        for verdict in ("yes", "no", "open")
+    }
 
 
 def phases_told(record: dict[str, Any]) -> list[str | Table]:
@@ -72,10 +84,13 @@ def phases_told(record: dict[str, Any]) -> list[str | Table]:
     head = ("phase", "answers", "epsilon, of all owners", "delta")
     told: list[str | Table] = [Table.of(head, record["phases"], cells, "phases")]
     if record["known"]:
-        told.append(now_known(record["known"]))
+        told.append(now_known(record["known"], bool(record["kept"])))
     if record["kept"]:
+        model = "The model is of the pilot's answers alone."
+        if not named(record["phases"][0]["mechanism"]).gives_model:
+            model = "No model follows from the pilot's answers alone: the model file has the agreed start."
         told.append(
-            f"Stopped after the pilot: {record['kept']}. Of the rest of its budget no owner has spent anything."
+            f"Stopped after the pilot: {record['kept']}. Of the rest of its budget no owner has spent anything. {model}"
         )
     return told
 
@@ -210,7 +225,9 @@ def verified(verdict: "Verdict", model: Path | None, trusted: dict[str, bool]) -
         f"The {counted(verdict.stepped, 'step')} {'follows' if verdict.stepped == 1 else 'follow'} from the agreement and the "
         f"answers, {exactly}."
     )
-    if verdict.stepped < agreement.queries:
+    if verdict.run_state.kept:
+        yield f"The run stopped after its pilot: {printable(verdict.run_state.kept)}."
+    elif verdict.stepped < agreement.queries:
         yield (
             f"It did not go on to the {agreement.queries:,} steps that were agreed on at most; when a run ends is the "
             "learner's to choose, or owners were away."

@@ -154,7 +154,10 @@ class AfterPilot:
         """Summarise what the pilot changed: ψ of the run and each owner's verdict, before it and after."""
 
         def short(found: Forecast) -> dict[str, Any]:
-            owners = {one.name: {"verdict": one.verdict, "probability": one.probability} for one in found.owners}
+            owners = {
+                one.name: {"verdict": one.verdict, "probability": one.probability, "count": one.count}
+                for one in found.owners
+            }
             ψ = found.recommended.relative_fitness
             band = {name: getattr(ψ, name).tolist() for name in ("k", "low", "median", "high")}
             return {"relative_fitness": ψ.end, "band": band, "owners": owners}

@@ -110,12 +110,13 @@ class Model(Shown):
         return cls(agreement, theta, dictionary, record)
 
     @classmethod
-    def load(cls, path: str | Path, unfinished: bool = False) -> "Model":
+    def load(cls, path: str | Path, unfinished: bool = False, *, for_use: bool = True) -> "Model":
         """Read a model file.
 
         unfinished: accept a model whose run did not finish, which may have learned nothing.
-        Raises InvalidInput for any other file, and, without `unfinished`, for a model whose run did not finish or whose
-        mechanism gives no model.
+        for_use: refuse a file of a mechanism that gives no model.
+        Raises InvalidInput for any other file, and, without `unfinished`, for a model whose run did not finish or, with
+        `for_use`, whose mechanism gives no model.
         """
         try:
             model = cls.of(read_document(path))
@@ -127,10 +128,11 @@ class Model(Shown):
                 f"{path}: the run of this model did not finish ({model.record.get('outcome') or 'it does not say why'}), so "
                 "it may have learned nothing; let it finish by copriv learner --resume, or use it as it is by --unfinished"
             )
-        if not (unfinished or model.agreement.mechanism.gives_model):
+        if for_use and not (unfinished or model.agreement.mechanism.gives_model):
+            stopped = "the run stopped after its pilot: " if model.record.get("kept") else ""
             raise InvalidInput(
-                f'{path}: no model follows from mechanism "{model.agreement.agreement.mechanism}", and the file has the '
-                "agreed start; agree on another mechanism, or use it as it is by --unfinished"
+                f'{path}: {stopped}no model follows from mechanism "{model.agreement.agreement.mechanism}", and the file has '
+                "the agreed start; agree on another mechanism, or use it as it is by --unfinished"
             )
         return model
 

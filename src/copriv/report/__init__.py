@@ -68,7 +68,7 @@ def document(
     files: dict[str, RunRead] = {}
     for file in runs:
         if file.model is not None:
-            Model.load(file.model, unfinished)
+            Model.load(file.model, unfinished, for_use=False)
         read = read_run(file, owner, authority)
         files[read.verdict.run] = read
     problems, entries = list[dict[str, str]](), []
@@ -228,6 +228,7 @@ def _run(
         if (totals.spent, totals.spent_delta) != agreement.spent_after(owner, charged):
             wrong.append("what the ledger was charged is not what the agreement takes for so many answers")
         entry["agreement"] = _promised(agreement, owner, totals.fingerprint in own)
+        entry["agreement"]["proofs"] = _proofs(agreement, charged)
         entry["meaning_of_several"] = _of_several(totals, [entry])
         entry["beside"] = _beside(agreement, owner, totals, file)
     if file is None:
@@ -288,8 +289,14 @@ def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any
         "features": data.features and [printable(name) for name in data.features],
         "target": data.target and printable(data.target),
         "dataset": data.dataset and printable(data.dataset),
-        "proof": f"proofs/{mechanism.name}.md",
     }
+
+
+def _proofs(agreement: Agreement, answers: Sequence[int]) -> list[dict[str, str]]:
+    """Name the pages of the proofs of the phases in which there were answers, or of all where there were none."""
+    used = [phase for phase, many in zip(agreement.phases, answers, strict=True) if many or not any(answers)]
+    names = [phase.mechanism.name for phase in used] + ["phases"] * agreement.has_pilot
+    return [{"mechanism": name, "page": f"proofs/{name}.md"} for name in names]
 
 
 def _checked(file: RunRead) -> dict[str, Any]:
@@ -301,6 +308,7 @@ def _checked(file: RunRead) -> dict[str, Any]:
         **{key: said[key] for key in keys},
         "problems": [one | {"what": printable(one["what"])} for one in said["problems"][:_MOST_PROBLEMS]],
         "answers": {printable(name): count for name, count in said["answers"].items()},
+        "kept": printable(file.verdict.run_state.kept),
         "model": bool(file.verdict.record),
         "asked_by": list(file.askers),
         "own_certificate": file.own,
@@ -344,8 +352,9 @@ def _beside(agreement: Agreement, owner: str, totals: RunTotals, file: RunRead |
         _number(record, "realised", "public", key) for key in ("estimate", "low", "high", "rows")
     )
     typical, *band = (forecast("relative_fitness", key) for key in ("median", "low", "high"))
+    last = agreement.phases[0 if file and file.verdict.run_state.kept else -1]
     rows: tuple[tuple[Any, ...], ...] = (
-        ("queries", agreement.phases[-1].queries, forecast("queries"), stepped, "run"),
+        ("queries", last.queries, forecast("queries"), stepped, "run"),
         ("answers", sum(most), with_pilot("answers"), totals.charged, "ledger"),
         ("epsilon", float(ε), with_pilot("epsilon"), float(totals.spent), "ledger"),
         ("delta", float(δ), with_pilot("delta"), float(totals.spent_delta), "ledger"),

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from copriv.display.run import verdicts
 from copriv.report.public_rows import PublicRows
 from copriv.ui.reading import run_line
 from copriv.ui.server import Place, server
@@ -200,8 +201,7 @@ def _phase(run: "Run") -> dict[str, Any] | None:
         return None
     told = None
     if run.known:
-        verdicts = [one["verdict"] for one in run.known["after"]["owners"].values()]
-        told = {verdict: verdicts.count(verdict) for verdict in ("yes", "no", "open")}
+        told = dict[str, Any](verdicts(run.known["after"]["owners"]))
         for when in ("before", "after"):
             ψ = run.known[when]["relative_fitness"]
             told |= {f"{when}_{key}": ψ[key] for key in ("low", "median", "high")}

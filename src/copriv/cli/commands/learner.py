@@ -257,7 +257,7 @@ def _decision(
         what = f"the sum of the answers of {whose} is" if run.agreement.summed else f"the answers of {whose} are"
         log(f"pilot: {what} here, and what follows is planned by that")
         decision = decided(run, rows, strata, None if table is None else digest_of(table))
-        log(now_known(dict(decision.said)))
+        log(now_known(dict(decision.said), decision.chosen is None))
         log(decision.reason)
         return decision
 
