@@ -26,6 +26,7 @@ def test_one_step_follows() -> None:
     verdict: Any = SimpleNamespace(
         agreement=agreement, ok=True, rounding=0, lines=1, stepped=1, answers={"bank": 1}, missing={}, record={},
         not_closed=(), unused_sums=(), authority="a" * 64, run="r" * 64, head="h" * 64, outcome="finished",
+        run_state=SimpleNamespace(kept=""),
     )  # fmt: skip
     parts = verified(verdict, None, {"agreement": True, "authority": True})
     said = " ".join(part for part in parts if isinstance(part, str))

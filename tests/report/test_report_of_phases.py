@@ -14,7 +14,7 @@ from copriv.agreement import Agreement
 from copriv.display.ledger import phases_spent, totals_fields
 from copriv.display.run import compared, now_known, phases_told, promises
 from copriv.errors import InvalidInput
-from copriv.forecast.phases import AfterPilot
+from copriv.forecast import phases
 from copriv.network.keys import Keys
 from copriv.network.model import Model
 from copriv.network.run_state import Conductor
@@ -155,9 +155,9 @@ def test_owners_of_a_table_with_a_count_are_counted_each(monkeypatch: pytest.Mon
     found = SimpleNamespace(
         owners=[clinic], recommended=SimpleNamespace(relative_fitness=ψ), options={"runs": 1, "seed": 0}
     )
-    monkeypatch.setattr("copriv.forecast.phases.forecast_of", lambda *_: found)
+    monkeypatch.setattr(phases, "forecast_of", lambda *_: found)
     said: Any = SimpleNamespace(before=None, after=found)
-    assert "pays for 0, not for 3, open for 0 of 3 owners" in now_known(AfterPilot.said(said))
+    assert "pays for 0, not for 3, open for 0 of 3 owners" in now_known(phases.AfterPilot.said(said))
 
 
 def test_a_forecast_beside_what_a_run_spent_has_the_pilot_in_it(tmp_path: Path) -> None:
