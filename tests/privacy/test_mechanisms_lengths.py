@@ -35,6 +35,25 @@ def test_each_row_is_in_one_bin_of_each_histogram(intercept: bool) -> None:
     np.testing.assert_allclose(found[BINS:], by_end, atol=1e-12)
 
 
+@pytest.mark.parametrize("counted", [None, np.arange(15) >= 3, np.arange(15) % 2 == 0, np.ones(15, bool)])
+def test_the_bin_of_a_row_depends_on_that_row_alone(counted: np.ndarray | None) -> None:
+    """Neighbouring tables had two persons in other bins, in place of one: a row beside others was rounded otherwise."""
+    rng = np.random.default_rng(1)
+    rows = np.column_stack([rng.normal(size=(4096, 15)), np.ones(4096)])
+    own = rows[:, :15] if counted is None else rows[:, :15] * counted
+    rows[:, :15] *= (2.0 / np.linalg.norm(own, axis=1) * rng.choice([1 - 2.0**-53, 1.0, 1 + 2.0**-52], 4096))[:, None]
+    histograms = Histograms(4.0, True, False, counted=counted)  # between its first two bins, within rounding
+
+    def bins(x: np.ndarray) -> np.ndarray:
+        return histograms.of(Squared(), Records.of(x, np.zeros(len(x))), np.zeros(16)) * len(x)
+
+    alone = np.array([bins(row[None]) for row in rows])
+    assert 0.1 < alone[:, 0].mean() < 0.9
+    assert np.array_equal(bins(rows), alone.sum(axis=0))
+    for k in range(5):  # one row beside others, one in a block of its own
+        assert np.array_equal(bins(np.vstack([rows, rows[: k + 1]])), alone.sum(axis=0) + alone[: k + 1].sum(axis=0))
+
+
 def test_owners_count_the_length_of_numbers_and_targets_in_their_declared_range() -> None:
     terms = Agreement.of({
         "agreement": {"rule": "A2", "horizon": 1, "answers": 1, "step": 1.0, "mechanism": "lengths", "reach": 1.0},

@@ -109,7 +109,8 @@ class Histograms:
                 x = rows.features
                 own = x[:, : x.shape[1] - self.intercept]
                 if self.counted is not None:
-                    own = own[:, self.counted]
+                    # Row by row in memory: else a row that is alone in its block is added up in another order.
+                    own = np.ascontiguousarray(own[:, self.counted])
                 with np.errstate(over="ignore", under="ignore"):  # what overflows is in the first bin
                     length = np.sqrt(np.einsum("ij,ij->i", own, own)) / self.reach
                 # Bin 0 is of lengths above ½, 1 of those above ¼, …
