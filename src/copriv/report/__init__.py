@@ -289,6 +289,7 @@ def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any
         "features": data.features and [printable(name) for name in data.features],
         "target": data.target and printable(data.target),
         "dataset": data.dataset and printable(data.dataset),
+        "proof": f"proofs/{mechanism.name}.md",
     }
 
 
