@@ -1,6 +1,7 @@
 """The forecast after a pilot: what its answers tell, what is fixed before it, and what is never read but through noise."""
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import copriv
 from copriv.agreement import Agreement
 from copriv.display.forecast import details, notes
+from copriv.display.verdict import assumption, cautions
 from copriv.errors import AgreementError
 from copriv.forecast import after_pilot
 from copriv.forecast.after_pilot import before_pilot, pilots, told
@@ -67,6 +69,16 @@ def test_what_is_recommended_is_the_run_at_what_the_pilot_leaves_and_simulates(a
     assert after.to_dict()["kind"] == "after the pilot"
     ended = copriv.simulate(run, data, public=public, runs=20, seed=2).relative_fitness.final["median"]
     assert after.recommended.relative_fitness.low[-1] / 3 < ended < 3 * after.recommended.relative_fitness.high[-1]
+
+
+def test_after_a_pilot_nothing_is_said_of_public_rows_by_owner_nor_of_a_pilot_to_come(after):
+    """No public row named its owner, and whether there are outliers has been asked."""
+    assert "of all owners' records" in assumption(after)
+    assert not after.sampled_by_owner
+    unseen = replace(after.unseen, relative_fitness=2.0 * after.recommended.relative_fitness.end["high"])
+    said = {one.key for one in cautions(replace(after, unseen=unseen))}
+    assert "caution.unseen" in said
+    assert "caution.unseen.pilot" not in said
 
 
 @pytest.mark.slow

@@ -64,7 +64,8 @@ TEXTS = {
     "caution.rows": "{rows} public rows for {parameters} parameters: the cost lies between {low} and {high}.",
     "caution.unseen": "If one record in {one_in} is an outlier, {times} times as large as any public row, the cost would be "
     "about {cost}, whatever the budget is: public rows cannot show such records. Narrower ranges of columns (data.bounds, "
-    "with data.clamp) limit what outliers cost; a pilot run shows whether there are any.",
+    "with data.clamp) limit what outliers cost.",
+    "caution.unseen.pilot": "A pilot run shows whether there are any.",
     "pilot.agreed": "The pilot, {share} of every epsilon, {settles}.",
     "pilot.settles": "settles about {expected} of {open} open verdicts and costs the model {times} times the error above the "
     "best, before what its answers improve",

@@ -185,6 +185,8 @@ def cautions(outlook: Forecast) -> list[Said]:
     if unseen is not None and unseen.relative_fitness > ψ["high"]:
         outlier = {"one_in": ("count", unseen.one_in), "times": ("number", unseen.times_as_long)}
         said.append(Said("caution.unseen", {**outlier, "cost": ("percent", unseen.relative_fitness)}))
+        if outlook.kind != "after the pilot":
+            said.append(Said("caution.unseen.pilot", {}))
     return said
 
 

@@ -318,7 +318,7 @@ class Forecast(Shown, Framed, Drawn, Written):
     @property
     def sampled_by_owner(self) -> bool:
         """Whether public rows stand for the records of their own owner, whatever share of all rows they are."""
-        return bool(self.worlds[0].owners)
+        return self.problem.strata_name_owners and bool(self.worlds[0].owners)
 
     @property
     def strata_unused(self) -> str | None:

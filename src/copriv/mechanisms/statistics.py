@@ -144,7 +144,8 @@ class StatisticsAnswer:
     def _noise(self) -> Releases:
         from copriv.privacy.laplace import LaplaceAnswer  # imports OpenDP, which a simulation never needs
 
-        return LaplaceAnswer(2.0 / self.units + 2.0 * ROUNDING, self.epsilon, len(self.moments.unit))
+        # ‖u‖₁ ≤ 2 for a unit of every mechanism, of which rounding is a share.
+        return LaplaceAnswer(2.0 / self.units + 4.0 * ROUNDING, self.epsilon, len(self.moments.unit))
 
     def answer(self, loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
         """The noisy numbers."""
