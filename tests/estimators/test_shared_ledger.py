@@ -20,7 +20,7 @@ from sklearn.multioutput import MultiOutputRegressor
 
 from copriv import BudgetRefused
 from copriv.errors import InvalidInput
-from copriv.estimators import PrivateRegressor, SharedLedger, SpendingWarning
+from copriv.estimators import PrivateClassifier, PrivateRegressor, SharedLedger, SpendingWarning
 
 X = np.random.default_rng(0).uniform(0, 1, (200, 2))
 Y = X @ [1.0, 2.0]
@@ -73,6 +73,17 @@ def test_rows_that_stand_under_several_labels_are_told(labels: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         clone(model).set_params(ledger=SharedLedger()).fit(moved, again[1], owners=owners)
+
+
+def test_rows_that_are_alike_after_clipping_are_not_told_as_repeated() -> None:
+    """A constant has one column of ones, and rows beyond their bounds are at their ends: 60 rows of 60 people were told."""
+    X = np.random.default_rng(0).uniform(1, 2, (60, 3))
+    model = PrivateClassifier(epsilon=0.1, bounds=(-1, 1), classes=(0, 1))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        model.fit(X, (X[:, 0] > 1.5).astype(int), owners=np.repeat(["a", "b"], 30))
+    assert model.scale_ == 0
+    assert not any("under other labels" in str(one.message) for one in seen)
 
 
 def test_threads_count_in_the_same_ledger() -> None:

@@ -7,7 +7,7 @@ No message quotes a private value.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -25,7 +25,7 @@ from copriv.data.columns import Category
 from copriv.errors import DataError, InvalidInput
 from copriv.formatting.sanitize import label, printable
 from copriv.mechanisms.histograms import BINS
-from copriv.model.records import BLOCK, Records, labels_of
+from copriv.model.records import BLOCK, labels_of
 from copriv.types import Array
 
 STANDARD = (-3.0, 3.0)
@@ -349,11 +349,11 @@ def with_level(x: Any, level: int) -> Any:
     return np.column_stack([x, np.ones((len(x), level))]) if level else x
 
 
-def repeated(owners: Iterable[str], parts: Iterable[Records]) -> list[str]:
-    """The owners whose every row is also another owner's."""
-    rows = [{row.tobytes() for row in np.column_stack([part.features, part.target])} for part in parts]
-    times = Counter(chain.from_iterable(rows))
-    return [name for name, mine in zip(owners, rows, strict=True) if all(times[row] > 1 for row in mine)]
+def repeated(whose: Mapping[str, Any], rows: Float[np.ndarray, "rows cells"]) -> list[str]:
+    """The owners whose every row, as it was given, is also another owner's: clipped or scaled, rows of others are alike."""
+    cells = [{row.tobytes() for row in np.ascontiguousarray(rows[mine])} for mine in whose.values()]
+    times = Counter(chain.from_iterable(cells))
+    return [name for name, mine in zip(whose, cells, strict=True) if all(times[row] > 1 for row in mine)]
 
 
 def without_values(message: str) -> str:

@@ -159,12 +159,9 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         with in_the_callers_words(fewest):
             problem = problem_of(agreement, scale, measured)
         shared = self.shared_ledger
-        as_given = list(problem.owners)
-        if unknown:  # on a scale of logarithms rows of different people are alike
-            as_given = [
-                Records.of(X[rows], np.asarray(y)[rows] if self._regressor else target[rows]) for rows in whose.values()
-            ]
-        if len(whose) > 1 and (again := repeated(whose, as_given)):
+        if len(whose) > 1 and (
+            again := repeated(whose, np.column_stack([X, np.asarray(y, float) if self._regressor else target]))
+        ):
             warnings.warn(
                 f"owners: all rows of {shortened(again)} stand under other labels too. If they are the same people, each of "
                 "them pays once for every label, and the ledger, which counts the dearest owner of a fit, reads too little",
@@ -403,8 +400,8 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
     loss: "squared" or "huber"; threshold: where the Huber loss turns straight, in the target's unit.
     bounds: (low, high) of the columns, each a number or one a column; or a (low, high) for each column, by name
         ({"age": (18, 90), ...}, where X is a DataFrame) or in order (not for two columns, where ([0, 1], [5, 9]) is two lows
-        and two highs). Columns of `categories` are left out. Values beyond count as the nearer end. Declared, never measured
-        on X; "auto": those of the public rows, else (−3, 3) with an `UndeclaredWarning`.
+        and two highs). Columns of `categories` are left out. Values beyond count as the nearer end. Declared; None: measured
+        privately, for a part of epsilon; "auto": those of the public rows, else (−3, 3) with an `UndeclaredWarning`.
     target_bounds: (low, high) of y, likewise.
     feature_bound: the largest ‖x‖₁ of a row whose columns are in [−1, 1]; smaller means less noise, and longer rows
         count for less. "auto": planned on public rows, else the number of columns.
