@@ -146,8 +146,8 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         if public_X is None:
             row_norm = None if self.row_norm is None else length("row_norm", self.row_norm)
             with in_the_callers_words(fewest):
-                settled = without_data(wanted, row_norm, nonzero=nonzero, weighted=weighted)
                 lengths = measuring(wanted, row_norm, nonzero)
+                settled = without_data(lengths[1] if lengths else wanted, row_norm, nonzero=nonzero, weighted=weighted)
             agreement, scale, step, gap = settled.agreement, settled.scale, settled.step, settled.expected_gap
             if lengths is None and settled.drowned:
                 _warn_of_noise(settled, enough(wanted, row_norm, None, nonzero, weighted), whole)
@@ -194,11 +194,6 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         costs = {one["name"]: (Fraction(one["epsilon"]), Fraction(one["delta"])) for one in paying}
         with shared.for_fit(costs, problem.agreement.answers) as own, in_the_callers_words(fewest):
             ledgers = [own]
-            if lengths is not None:
-                asked, rest, noise = lengths
-                settled = without_data(rest, row_norm, nonzero=nonzero, weighted=weighted)
-                problem = problem_of(settled.agreement, settled.scale, measured)
-                scale, step, gap = settled.scale, settled.step, settled.expected_gap
             if lengths or ranging_under:
                 # Terms that owners can keep whatever is measured, so that nothing is spent on a fit that is then refused.
                 owners_of(problem)
@@ -214,6 +209,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 problem = problem_of(problem.agreement, scale, measured)
                 ledgers.append({name: one.of_the_same_fit() for name, one in own.items()})
             if lengths is not None:
+                asked, rest, noise = lengths
                 share_spent = asked.owner[0].epsilon / wanted["owner"][0]["epsilon"]
                 answer = answered(problem_of(asked, 1.0, measured), ledgers[-1])
                 found = Measured.of(answer, noise, bool(self.fit_intercept), share_spent, weighted)
@@ -226,7 +222,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                     problem, scale, step, gap = sized, closer, settled.step, settled.expected_gap
                 ledgers.append({name: one.of_the_same_fit() for name, one in ledgers[-1].items()})
             theta = measured.width * step * train(problem, ledgers[-1])
-        if settled is not None:
+        if settled:
             theta = settled.log_odds(theta)
         spent = {
             name: (float(sum(one[name].spent for one in ledgers)), float(sum(one[name].spent_delta for one in ledgers)))
@@ -243,9 +239,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             *ranges.coefficients(scale * theta[: X.shape[1]] if scale else np.zeros(X.shape[1])),
             measured.centre + float(theta[-1]) if self.fit_intercept else 0.0,
         )
-        if (
-            settled is not None and lengths is not None and settled.drowned
-        ):  # what was measured says so; the fit is whole
+        if lengths and settled and settled.drowned:  # what was measured says so; the fit is whole
             _warn_of_noise(settled, enough(rest, row_norm, measured, nonzero, weighted), whole)
         return self
 

@@ -102,10 +102,13 @@ class BoundedMoments:
             predictions = np.zeros(len(y))
             if theta.any():  # not x @ theta: see `clipped_mean_gradient`
                 predictions = np.einsum("ij,j->i", rows.features[:, :own], theta[:own]) + theta[own:].sum()
-            slope = np.clip(np.nan_to_num(share * loss.slope(predictions, y), nan=0.0), -limit, limit)
-            x = np.multiply(share[:, None], rows.features, out=shortened[: len(y)])
-            if self.intercept:
-                x[:, -1] = share
+            slope = share * loss.slope(predictions, y)
+            slope = np.clip(np.where(np.isnan(slope), 0.0, slope), -limit, limit)
+            x = rows.features
+            if not (share == 1.0).all() or (self.intercept and not (x[:, -1] == 1.0).all()):
+                x = np.multiply(share[:, None], x, out=shortened[: len(y)])
+                if self.intercept:
+                    x[:, -1] = share
             weighted = x if rows.plain else w[:, None] * x  # of one array, its own product costs half
             sums.append(np.concatenate([(w * slope) @ x, (weighted.T @ x)[row, column]]))
         return np.asarray(exact_sum(sums) / records.weight.sum())
