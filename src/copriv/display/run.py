@@ -104,6 +104,8 @@ def promises(agreement: Agreement, name: str) -> list[str]:
         most = f"at most {counted(run.answers, 'answer')} by the mechanism {run.agreement.mechanism}"
         promise = f"then {most}: {budget_in_words(terms)}{run.mechanism.promise_in_sums(run, terms)}"
         said.append(f"{promise}; the pilot chooses {chosen}, within the ranges that are signed")
+        if (asked := agreement.agreement.pilot_terms) is not None and asked.public is not None:
+            said[-1] += f", by public rows whose SHA-256 is {asked.public}"
     return said
 
 
