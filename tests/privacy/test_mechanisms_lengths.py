@@ -102,7 +102,7 @@ def test_parts_add_up_to_the_budget_exactly() -> None:
         assert asked.owner[0].delta == 0
 
 
-def test_nothing_is_spent_where_little_would_be_heard_or_a_caller_bounds_rows() -> None:
+def test_nothing_is_spent_where_little_would_be_heard() -> None:
     assert measuring(wanted(3000, 1.0), None) is not None
     for norm, expected in (
         # Of two histograms from nε = 400 on where a norm is stated, and from 100 on where only ranges are; then of one.
@@ -113,7 +113,8 @@ def test_nothing_is_spent_where_little_would_be_heard_or_a_caller_bounds_rows() 
             asked = measuring(wanted(n, 1.0), norm)[0]
             assert (asked.owner[0].epsilon, asked.agreement.reach is not None) == (pytest.approx(share), of_rows)
         assert measuring(wanted(49, 1.0), norm) is None
-    assert measuring(wanted(3000, 1.0, feature_bound=1.5), None) is None
+    # No row is longer in L2 than a caller bounds it in L1.
+    assert measuring(wanted(3000, 1.0, feature_bound=1.1), None)[0].agreement.reach == pytest.approx(1.1)
 
 
 def test_of_targets_alone_there_is_one_histogram_and_of_classes_there_is_none() -> None:
@@ -263,6 +264,20 @@ def test_a_measured_fit_that_noise_drowns_says_so() -> None:
         model.fit(X, 0.01 * X[:, 0])
     assert model.expected_gap_ > 0.9
     assert model.privacy_spent_.epsilon == 0.6
+
+
+def test_of_rows_that_count_for_shares_the_mean_share_is_found_and_lengths_are_those_of_what_counts() -> None:
+    """Half of the rows are long and count for a tenth, the others are a quarter as long and count for a half."""
+    long = np.arange(4000) % 2 == 0
+    x, share = np.where(long, 1.0, 0.25)[:, None], np.where(long, 0.1, 0.5)
+    answer = Histograms(1.0, False, True).of(Squared(), Records.of_shares(x, np.full(4000, 0.5), share), np.zeros(1))
+    known = Measured.of(answer, 1e-3, intercept=True, weighted=True)
+    assert known.counted == pytest.approx(0.3)
+    assert known.rows[0] == pytest.approx(1 / 6)
+    assert sum(known.rows) == pytest.approx(1.0)
+    assert known.size == Measured.of(answer, 1e-3, intercept=True).size, "all targets are read"
+    faint = Measured.of(answer, 0.1, intercept=True, weighted=True)
+    assert faint.columns == 0, "too little of them counts to be heard"
 
 
 def test_a_measured_length_means_tighter_bounds_where_there_is_no_intercept() -> None:

@@ -12,7 +12,7 @@ them too, by names of its own ("owner.0.epsilon") that whoever calls `fit` never
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -27,7 +27,7 @@ from copriv.estimators.inputs import LOUDEST, LogScale
 from copriv.formatting.numbers import counted
 from copriv.formatting.sanitize import printable
 from copriv.losses import OfMargin, Squared, named
-from copriv.mechanisms.expected import ROUNDED, SCALES, TIGHTER
+from copriv.mechanisms.expected import ROUNDED, SCALES, TIGHTER, WeightedMean
 from copriv.mechanisms.histograms import Histograms
 from copriv.mechanisms.lengths import SHARES, SHARES_OF_RANGES, Lengths, Measured
 from copriv.mechanisms.objective_noise import LARGEST_DELTA
@@ -37,6 +37,7 @@ from copriv.plan.without_public_rows import Candidate, candidates, in_one_answer
 from copriv.privacy.noise import Law
 from copriv.problem import Problem
 from copriv.terms.values import Budget, NonNegative, Positive
+from copriv.types import Array
 from copriv.validation import positive
 
 
@@ -59,6 +60,13 @@ def budget(epsilon: Any, delta: Any, owner: str) -> dict[str, float]:
             (0.0, LARGEST_DELTA), "delta", delta, "give 0, or a number far below one over the rows, such as 1e-6", owner
         ),
     }
+
+
+def of_one_kind(owners: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The owners' tables; where one has no δ, nobody's is used: pure ε is (ε, δ)."""
+    found = list(owners)
+    kept = all(owner["delta"] > 0 for owner in found)
+    return [{**owner, "delta": owner["delta"] * kept} for owner in found]
 
 
 def strength(regularization: Any) -> float:
@@ -142,6 +150,20 @@ def terms(
     }  # fmt: skip
 
 
+def weighed(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The same terms where rows count for shares: an intercept is a column, of which a row has less that counts for less."""
+    model, data = wanted["model"], wanted["data"]
+    if not model["intercept"]:
+        return {**wanted}
+    B = data["feature_bound"]
+    data = {
+        **data,
+        "features": [*data["features"], "intercept"],
+        "feature_bound": B if B == "auto" else (B + 1.0) * ROUNDED,
+    }
+    return {**wanted, "model": {**model, "intercept": False}, "data": data}
+
+
 def planned(wanted: Mapping[str, Any], public: Records) -> tuple[Agreement, Problem]:
     """Plan on the public rows; return the agreement, and the problem with these rows in place of every owner's."""
     document = {**wanted, "data": {**wanted["data"], "public_rows": len(public)}}
@@ -164,6 +186,15 @@ class Settled:
     """What is expected to be left between the best model, 0, and a constant 0, 1 (`copriv.mechanisms.expected`)."""
     constant_gap: float
     """What the best constant is expected to leave: where there is an intercept, less than a constant 0 does."""
+    noise: float | None = None
+    """Of a constant score for two classes: the deviation of noise on the mean label, −1 or 1, of which it is a Newton step."""
+
+    def log_odds(self, theta: Array) -> Array:
+        """θ; a constant score for two classes as the log odds of the class rate, which no noise puts nearer to 0 than it is."""
+        if self.noise is None:
+            return theta
+        most = max(1.0 - self.noise, 0.0)
+        return np.asarray(2.0 * np.arctanh(np.clip(theta / self.step, -most, most)))
 
     @property
     def drowned(self) -> bool:
@@ -176,20 +207,19 @@ def measuring(
 ) -> tuple[Agreement, dict[str, Any], float] | None:
     """An agreement to measure lengths and targets under, what is wanted with the rest of the budget, and the noise on shares.
 
-    None where too little would be heard, or where the caller bounds ‖x‖₁ itself.
+    None where too little would be heard.
     """
-    if wanted["data"]["feature_bound"] != "auto":
-        return None
     of_classes = isinstance(named(wanted["model"]["loss"], wanted["model"]["threshold"]), OfMargin)
     nonzero = nonzero or len(wanted["data"]["features"])
-    longest = _longest(nonzero, row_norm) * ROUNDED
+    longest = _longest(nonzero, row_norm, wanted["data"]["feature_bound"]) * ROUNDED
     both = SHARES if of_classes or row_norm is not None else SHARES_OF_RANGES
     ways: list[tuple[float, float, dict[str, float]]] = [(*one, {"reach": longest}) for one in both]
     if not of_classes:  # where noise would hide two histograms, one of the targets alone
         ways += [(*one, {}) for one in SHARES_OF_RANGES]
     for share, loudest, terms in ways:
         agreement, rest, noise = _in_two(
-            wanted, share, {"mechanism": Lengths.name, **terms}, {**wanted["model"], "gradient_bound": 1.0},
+            wanted, share, {"mechanism": Lengths.name, **terms},
+            {**wanted["model"], "gradient_bound": 1.0, "intercept": False},
             {"feature_bound": float(np.sqrt(nonzero) * longest)},
         )  # fmt: skip
         if noise <= loudest:
@@ -197,6 +227,8 @@ def measuring(
     return None
 
 
+COUNTED = 0.5
+"""The mean of the shares for which rows count, where it was not measured."""
 SHARES_FOR_RANGES = (0.1, 0.2, 0.4)
 """Shares of ε for ranges that nobody declares: the first that is heard (`LogScale.hidden`). Set by hand, as `LOUDEST` is."""
 
@@ -243,14 +275,19 @@ def _in_two(
         "data": {**wanted["data"], **data},
         "owner": first,
     })  # fmt: skip
+    return agreement, {**wanted, "owner": rest}, _noise_on_mean(agreement)
+
+
+def _noise_on_mean(agreement: Agreement) -> float:
+    """Scale of the noise on each number of the mean of all owners' answers."""
     scales = [agreement.mechanism.scale(agreement, owner) for owner in agreement.owner_tables]
-    noise = float(np.sqrt(np.sum(np.square(agreement.weights * scales))))
-    return agreement, {**wanted, "owner": rest}, noise
+    return float(np.sqrt(np.sum(np.square(agreement.weights * scales))))
 
 
-def _longest(nonzero: int, row_norm: float | None) -> float:
+def _longest(nonzero: int, row_norm: float | None, feature_bound: float | Literal["auto"]) -> float:
     """The largest ‖x‖₂ of a row with so many numbers in [−1, 1] that are not 0, of which ‖x‖₂ ≤ √nonzero follows."""
-    return float(min(np.sqrt(nonzero), np.inf if row_norm is None else row_norm))
+    declared = [one for one in (row_norm, feature_bound) if isinstance(one, float)]
+    return float(min([np.sqrt(nonzero), *declared]))
 
 
 def without_data(
@@ -259,6 +296,7 @@ def without_data(
     measured: Measured | None = None,
     nonzero: int | None = None,
     tighter: Sequence[float] = TIGHTER,
+    weighted: bool = False,
 ) -> Settled:
     """Derive all terms from what is declared, without any rows: those of the least expected cost.
 
@@ -266,6 +304,7 @@ def without_data(
     longer counts for less. Pure ε is (ε, δ), so owners that state a δ may be asked with δ = 0.
     nonzero: the most columns in which a row is not 0; of the levels of a category that is one. None: all columns.
     tighter: candidates for the bounds on rows over those declared.
+    weighted: whether rows count for shares (`Records.of_shares`); an intercept is then the last column.
     measured: in whose units this is asked, where what is wanted is in the declared ones. Beside an intercept lengths do not say
     how columns vary about their means.
     """
@@ -273,8 +312,10 @@ def without_data(
     model = {**wanted["model"], "threshold": wanted["model"]["threshold"] / known.width}
     loss, columns = named(model["loss"], model["threshold"]), len(data["features"])
     nonzero = nonzero or columns
-    longest = _longest(nonzero, row_norm)
-    B = min(nonzero, np.sqrt(nonzero) * longest) if data["feature_bound"] == "auto" else data["feature_bound"]
+    longest, B = _longest(nonzero, row_norm, data["feature_bound"]), data["feature_bound"]
+    # Of columns in units that were found, the bound that is declared is as much wider.
+    B = min(nonzero if B == "auto" else B * 2.0**known.columns, np.sqrt(nonzero) * longest)
+    counted = 1.0 if not weighted else known.counted if known.rows else COUNTED
     of_classes = isinstance(loss, OfMargin)
     scales: tuple[float, ...] = SCALES if model["intercept"] else (1.0,)
     if model["regularization"] > 1e-5:  # more than by default; a larger unit would weaken what is asked for
@@ -289,7 +330,7 @@ def without_data(
     found = candidates(
         model, wanted["owner"], ways, columns=columns, feature_bound=B, row_norm=longest,
         tighter=tighter if data["feature_bound"] == "auto" else (1.0,), scales=scales, rows=known.rows, size=known.size,
-        classes=of_classes, nothing=mean / known.width**2,
+        classes=of_classes, nothing=mean / (known.width * counted) ** 2, counted=counted,
     )  # fmt: skip
     declared = found[-1].declared
     constant_gap = declared.constant_gap
@@ -298,10 +339,12 @@ def without_data(
         found = [one for one in found if one.gap < constant_gap]
         pure = [{**owner, "delta": 0.0} for owner in wanted["owner"]]
         kinds = tuple((owner["records"], owner["epsilon"], 0.0) for owner in wanted["owner"])
-        declared = replace(declared, loss=Squared(), columns=0, feature_bound=0.0, row_norm=0.0, owners=kinds)
+        alone = replace(declared, loss=Squared(), columns=0, feature_bound=0.0, row_norm=0.0, owners=kinds)
+        if weighted:
+            alone = WeightedMean.of(declared, kinds)
         for mechanism in one_answer:
-            for gap, setting in mechanism.constant(declared):
-                found.append(Candidate(gap, mechanism, setting, declared, pure, 0.0))
+            for gap, setting in mechanism.expected(alone) if weighted else mechanism.constant(alone):
+                found.append(Candidate(gap, mechanism, setting, alone, pure, 0.0))
     best = min(found, key=lambda one: one.gap)
     setting, declared, owners, scale = best.setting, best.declared, best.owners, best.scale
     learnt = {"gradient_bound": setting.bound, "loss": declared.loss.name, "intercept": declared.intercept}
@@ -310,24 +353,29 @@ def without_data(
         learnt |= {"intercept": False, "theta_max": 1.0}
         columns_of = {"feature_bound": ROUNDED, "features": ["constant"]}
     once = in_one_answer(len(owners), setting.steps[0])
-    agreement = Agreement.of({
+    document = {
         **wanted,
         "agreement": {**wanted["agreement"], **once, "mechanism": best.mechanism.name, **setting.terms},
         "model": model | learnt,
         "data": data | columns_of,
         "owner": owners,
-    })  # fmt: skip
+    }
+    agreement = Agreement.of(weighed(document) if weighted else document)
     newton = 1.0
     if of_classes and declared.loss.name != loss.name and loss.smooth:
         # With H the mean of xxᵀ and g that of yx, y = −1 or 1, the squared loss has the optimum H⁻¹g, and this loss φ the
         # Newton step −φ′(0)/φ″(0)·H⁻¹g from 0.
         newton = float(abs(loss.slope(np.zeros(1), np.ones(1))[0]) / loss.curvature)
-    return Settled(agreement, float(scale), newton, best.gap, constant_gap)
+    noise = None
+    if newton != 1.0 and not scale and not weighted:
+        noise = float(np.sqrt(Law.LAPLACE.variance)) * _noise_on_mean(agreement) / Squared.curvature
+    return Settled(agreement, float(scale), newton, best.gap, constant_gap, noise)
 
 
 def enough(
-    wanted: Mapping[str, Any], row_norm: float | None, measured: Measured | None = None, nonzero: int | None = None
-) -> float | None:
+    wanted: Mapping[str, Any], row_norm: float | None, measured: Measured | None = None, nonzero: int | None = None,
+    weighted: bool = False,
+) -> float | None:  # fmt: skip
     """How many times as large ε must be, a power of 2, for no constant to be expected; None: no private ε would do.
 
     Of a few candidates, so that it takes a moment: no δ, and bounds on rows as they are declared. All together need no more.
@@ -338,7 +386,7 @@ def enough(
         then = {**wanted, "owner": owners}
         if measured is None and (lengths := measuring(then, row_norm, nonzero)):
             then = lengths[1]
-        return not without_data(then, row_norm, measured, nonzero, TIGHTER[:1]).drowned
+        return not without_data(then, row_norm, measured, nonzero, TIGHTER[:1], weighted).drowned
 
     powers = [2.0**k for k in range(1, 20)]
     enough = bisect_left(powers, True, key=heard)

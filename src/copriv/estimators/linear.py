@@ -31,10 +31,12 @@ from copriv.estimators.declared import (
     length,
     measuring,
     number,
+    of_one_kind,
     planned,
     ranging,
     strength,
     terms,
+    weighed,
     without_data,
 )
 from copriv.estimators.in_process import PrivacySpent, SharedLedger, SpendingWarning, answered, owners_of, train
@@ -52,7 +54,7 @@ from copriv.estimators.inputs import (
     with_level,
     without_values,
 )
-from copriv.mechanisms.lengths import Measured
+from copriv.mechanisms.lengths import Lengths, Measured
 from copriv.model.records import Records
 from copriv.problem import Problem
 from copriv.validation import positive
@@ -99,8 +101,19 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
 
         Raises ValueError (its children DataError and InvalidInput) where data or parameters are not as declared, and
         BudgetRefused where the ledger does not allow it: both before anything is answered or spent. No message quotes
-        a value of X or y.
+        a value of X or y. The estimator is then as it was before.
         """
+        before = dict(vars(self))
+        try:
+            return self._fitted(X, y, sample_weight, owners, public)
+        except BaseException:
+            if vars(self).get("privacy_spent_") is before.get(
+                "privacy_spent_"
+            ):  # a warning may be an error after a fit
+                self.__dict__ = before
+            raise
+
+    def _fitted(self, X: Any, y: Any, sample_weight: Any, owners: Any, public: Any) -> Any:
         X, y = self._checked(X, y)
         public_X, public_y = None, None
         if public is not None:
@@ -113,38 +126,39 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         ranges = self._ranges_of_columns(public_X)
         whose, share = whose_rows(owners, len(X)), self._shares(sample_weight, len(X))
         # A row that counts for less than one has less of the intercept, too: it is then a column, 1 in every row.
-        level = int(share is not None and bool(self.fit_intercept))
-        nonzero = self.n_features_in_ + level  # of a category's levels a row has one
+        weighted, nonzero = share is not None, self.n_features_in_  # of a category's levels a row has one
+        level = int(weighted and bool(self.fit_intercept))
         wanted = terms(
-            columns=X.shape[1] + level, loss=self.loss, threshold=self._threshold(),
-            regularization=strength(self.regularization), intercept=bool(self.fit_intercept) and not level,
-            feature_bound=self._feature_bound(level),
-            owners=[
+            columns=X.shape[1], loss=self.loss, threshold=self._threshold(),
+            regularization=strength(self.regularization), intercept=bool(self.fit_intercept),
+            feature_bound=self._feature_bound(),
+            owners=of_one_kind(
                 {"name": name, "records": len(rows), **budget(self.epsilon, self.delta, name)}
                 for name, rows in whose.items()
-            ],
+            ),
         )  # fmt: skip
         stand_in, public_records, scale, step, gap, lengths, measured = None, None, 1.0, 1.0, None, None, Measured()
+        settled: Settled | None = None
         fewest, row_norm, whole, ranging_under = min(map(len, whose.values())), None, wanted, None
         unknown = self._of_no_range(ranges)
         if unknown:
             ranging_under, wanted, noise_on_ranges = ranging(wanted, unknown)
         if public_X is None:
-            row_norm = None if self.row_norm is None else float(np.hypot(length("row_norm", self.row_norm), level))
+            row_norm = None if self.row_norm is None else length("row_norm", self.row_norm)
             with in_the_callers_words(fewest):
-                settled = without_data(wanted, row_norm, nonzero=nonzero)
-                lengths = measuring(wanted, row_norm, nonzero) if share is None else None
+                settled = without_data(wanted, row_norm, nonzero=nonzero, weighted=weighted)
+                lengths = measuring(wanted, row_norm, nonzero)
             agreement, scale, step, gap = settled.agreement, settled.scale, settled.step, settled.expected_gap
             if lengths is None and settled.drowned:
-                _warn_of_noise(settled, enough(wanted, row_norm, None, nonzero), whole)
+                _warn_of_noise(settled, enough(wanted, row_norm, None, nonzero, weighted), whole)
         else:
             public_records = Records.of(with_level(ranges.inside(public_X), level), self._public_numbers(public_y))
             with in_the_callers_words(fewest):
-                agreement, stand_in = planned(wanted, public_records)
+                agreement, stand_in = planned(weighed(wanted) if weighted else wanted, public_records)
         x, shift = ranges.inside(X), bool(self.fit_intercept)
 
         @lru_cache(maxsize=2)  # terms change more often than units, and each copy of a large table takes time
-        def parts_of(scale: float, known: Measured) -> list[Records]:
+        def parts_of(scale: float, known: Measured, level: int) -> list[Records]:
             with np.errstate(all="ignore"):  # a warning would tell of single rows
                 columns = with_level(scale * x, level) if scale else np.ones((len(x), 1))
             targets = known.clipped(target) if known.spent else target
@@ -154,7 +168,8 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             return [Records.of_shares(columns[rows], targets[rows], share[rows]) for rows in each]
 
         def problem_of(agreement: Any, scale: float, known: Measured) -> Problem:
-            return Problem.of(agreement, parts_of(float(scale), known), public=public_records)
+            beside = level * (agreement.agreement.mechanism != Lengths.name)
+            return Problem.of(agreement, parts_of(float(scale), known, beside), public=public_records)
 
         with in_the_callers_words(fewest):
             problem = problem_of(agreement, scale, measured)
@@ -165,14 +180,14 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             warnings.warn(
                 f"owners: all rows of {shortened(again)} stand under other labels too. If they are the same people, each of "
                 "them pays once for every label, and the ledger, which counts the dearest owner of a fit, reads too little",
-                RuntimeWarning, stacklevel=2,
+                RuntimeWarning, stacklevel=3,
             )  # fmt: skip
         if shared.fits:
             warnings.warn(
                 f"fit {shared.fits + 1} in one ledger, which reads epsilon {shared.spent:g}: every fit of a "
                 "cross-validation or search spends, and its scores, which come from private rows without noise, are "
                 "not private. To choose on public rows instead: docs/how-to/estimators.md",
-                SpendingWarning, stacklevel=2,
+                SpendingWarning, stacklevel=3,
             )  # fmt: skip
         # What a first answer leaves of δ is not known before it: the whole budget must be there.
         paying = whole["owner"] if lengths or ranging_under else problem.agreement.to_dict()["owner"]
@@ -181,7 +196,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             ledgers = [own]
             if lengths is not None:
                 asked, rest, noise = lengths
-                settled = without_data(rest, row_norm, nonzero=nonzero)
+                settled = without_data(rest, row_norm, nonzero=nonzero, weighted=weighted)
                 problem = problem_of(settled.agreement, settled.scale, measured)
                 scale, step, gap = settled.scale, settled.step, settled.expected_gap
             if lengths or ranging_under:
@@ -201,9 +216,9 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             if lengths is not None:
                 share_spent = asked.owner[0].epsilon / wanted["owner"][0]["epsilon"]
                 answer = answered(problem_of(asked, 1.0, measured), ledgers[-1])
-                found = Measured.of(answer, noise, bool(self.fit_intercept), share_spent)
+                found = Measured.of(answer, noise, bool(self.fit_intercept), share_spent, weighted)
                 with suppress(AgreementError, InvalidInput):
-                    closest = without_data(rest, row_norm, found, nonzero=nonzero)
+                    closest = without_data(rest, row_norm, found, nonzero=nonzero, weighted=weighted)
                     closer = closest.scale * 2.0**found.columns
                     sized = problem_of(closest.agreement, closer, found)
                     owners_of(sized)
@@ -211,6 +226,8 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                     problem, scale, step, gap = sized, closer, settled.step, settled.expected_gap
                 ledgers.append({name: one.of_the_same_fit() for name, one in ledgers[-1].items()})
             theta = measured.width * step * train(problem, ledgers[-1])
+        if settled is not None:
+            theta = settled.log_odds(theta)
         spent = {
             name: (float(sum(one[name].spent for one in ledgers)), float(sum(one[name].spent_delta for one in ledgers)))
             for name in costs
@@ -226,8 +243,10 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             *ranges.coefficients(scale * theta[: X.shape[1]] if scale else np.zeros(X.shape[1])),
             measured.centre + float(theta[-1]) if self.fit_intercept else 0.0,
         )
-        if lengths is not None and settled.drowned:  # what was measured says so; the fit is whole
-            _warn_of_noise(settled, enough(rest, row_norm, measured, nonzero), whole)
+        if (
+            settled is not None and lengths is not None and settled.drowned
+        ):  # what was measured says so; the fit is whole
+            _warn_of_noise(settled, enough(rest, row_norm, measured, nonzero, weighted), whole)
         return self
 
     @property
@@ -324,16 +343,16 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         else:
             warnings.warn(
                 "weight_cap: not declared: 1 is taken, and larger weights count as 1. Declare the largest weight there may be",
-                UndeclaredWarning, stacklevel=3,
+                UndeclaredWarning, stacklevel=4,
             )  # fmt: skip
         return shares_of(weights, cap, rows)
 
-    def _feature_bound(self, level: int) -> Any:
+    def _feature_bound(self) -> Any:
         if isinstance(self.feature_bound, str):
             if self.feature_bound != "auto":
                 raise InvalidInput('feature_bound: must be "auto" or a number above 0')
             return "auto"
-        return length("feature_bound", self.feature_bound) + level
+        return length("feature_bound", self.feature_bound)
 
     def _ranges_of_columns(self, public: Any) -> Ranges | LogScale:
         """The ranges of all features: those of `bounds` for columns of numbers, and for levels those of 0 and 1."""
@@ -357,7 +376,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         warnings.warn(
             f"{name}: not declared, and there are no public rows: {STANDARD} is taken, and what lies outside counts as "
             f"the nearer end. Declare {name}=(low, high), give public=(X, y), or pay for it with {name}=None",
-            UndeclaredWarning, stacklevel=4,
+            UndeclaredWarning, stacklevel=5,
         )  # fmt: skip
         return Ranges.declared(name, STANDARD, columns, shift)
 
@@ -387,7 +406,7 @@ def _warn_of_noise(settled: Settled, times: float | None, wanted: Any) -> None:
         f"noise is expected to leave {settled.expected_gap:.0%} of the gap between the best model and 0, and a constant alone "
         f"{settled.constant_gap:.0%}, so what comes is nearly a constant. {takes} Closer bounds, or public rows, help too: "
         "docs/explanation/without-public-rows.md",
-        RuntimeWarning, stacklevel=3,
+        RuntimeWarning, stacklevel=4,
     )  # fmt: skip
 
 
@@ -396,7 +415,8 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
 
         ŷ = X · coef_ + intercept_, and without public rows the nearer end of target_bounds_ where that is beyond them
 
-    epsilon, delta: the budget of one fit; a number for all owners, or a dict by owner. delta = 0 is pure ε.
+    epsilon, delta: the budget of one fit; a number for all owners, or a dict by owner. delta = 0 is pure ε, of all owners
+        where it is 0 for one.
     loss: "squared" or "huber"; threshold: where the Huber loss turns straight, in the target's unit.
     bounds: (low, high) of the columns, each a number or one a column; or a (low, high) for each column, by name
         ({"age": (18, 90), ...}, where X is a DataFrame) or in order (not for two columns, where ([0, 1], [5, 9]) is two lows
@@ -404,7 +424,7 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
         privately, for a part of epsilon; "auto": those of the public rows, else (−3, 3) with an `UndeclaredWarning`.
     target_bounds: (low, high) of y, likewise.
     feature_bound: the largest ‖x‖₁ of a row whose columns are in [−1, 1]; smaller means less noise, and longer rows
-        count for less. "auto": planned on public rows, else the number of columns.
+        count for less. "auto": planned on public rows, else measured, or what follows from the other bounds.
     row_norm: the largest ‖x‖₂ of a row whose columns are in [−1, 1], used without public rows; smaller means less noise, and
         longer rows count for less. None: what follows from the other bounds.
     weight_cap: the largest sample_weight; larger ones count as it. Declared, never measured; None: 1, with an
@@ -499,7 +519,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
     epsilon, delta, bounds, feature_bound, row_norm, weight_cap, categories, regularization and ledger are as in
     `PrivateRegressor`, and so is what is fitted; coef_ has shape (1, features), intercept_ (1,), and classes_ holds the two
     labels, sorted. Without public rows `agreement_` may be of the squared loss on labels −1 and 1: the model is then a Newton
-    step from 0.
+    step from 0, which puts the probabilities of a rare class too near to a half, or a constant, the class rate.
 
     >>> import numpy as np
     >>> from copriv.estimators import PrivateClassifier
@@ -574,7 +594,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
             warnings.warn(
                 "classes: which labels stand in y is taken as public, as there are no public rows. Declare "
                 "classes=(first, second)",
-                UndeclaredWarning, stacklevel=3,
+                UndeclaredWarning, stacklevel=4,
             )  # fmt: skip
         if found.shape != (2,) or found[0] == found[1]:
             what = "one twice" if found.size == 2 else str(found.size)

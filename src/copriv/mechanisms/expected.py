@@ -12,13 +12,13 @@ is a model of 0, and with an intercept the target's mean at the same ε.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
 
-from copriv.losses import OfMargin
+from copriv.losses import OfMargin, Squared
 from copriv.privacy.noise import Order
 from copriv.rules.rule import SharedSum
 from copriv.types import Array, LinearLoss
@@ -82,6 +82,8 @@ class Declared:
     """Variance of what an intercept is compared with: the target's mean, of the whole ε and the range that was declared."""
     answers: int = 1
     """Answers that each budget is for: one, and those that are kept for further attempts at a sum."""
+    counted: float = 1.0
+    """The mean of the shares for which rows count (`Records.of_shares`)."""
     uncounted: int | None = None
     """Owners on whose shares of the noise a sum does not rely; None where each answer is seen."""
     floors: tuple[float, ...] = ()
@@ -139,13 +141,13 @@ class Declared:
             level, variance = self.size if self.intercept else (0.0, sum(self.size))
             features = np.array([*EXPLAINED, WEAK_EXPLAINED]) * variance
             weight = np.array([1.0] * len(EXPLAINED) + [0.0])
-            return (level + features) * self.whole, level / (level + features), weight
+            return (level + features) * self.whole * self.counted, level / (level + features), weight
         gains = GAINS_OF_CLASSES if self.classes else GAINS
         found = np.array([(gain, constant, 1.0) for gain in gains for constant in constants])
         if not self.classes:
             most = max(constants)
             found = np.vstack([found, (WEAK_GAIN / (1.0 - most), most, 0.0)])
-        return found[:, 0] * self.whole, found[:, 1], found[:, 2]
+        return found[:, 0] * self.whole * self.counted, found[:, 1], found[:, 2]
 
     @property
     def constant_gap(self) -> float:
@@ -194,7 +196,31 @@ class Declared:
         if self.intercept:
             h, share = np.column_stack([h, np.ones(len(h))]), np.column_stack([share, constant])
             most = (1.0 - constant) * most + 0.5 * curvature * self.nothing / gain
-        return Tables(curvature * h, counted[lengths, None], share, gain, weight, most, len(self.gains[0]))
+        h = curvature * self.counted * h
+        return Tables(h, counted[lengths, None], share, gain, weight, most, len(self.gains[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedMean(Declared):
+    """The target's mean where rows count for shares, which nobody knows: the coefficient of one column, 1 in every row."""
+
+    @classmethod
+    def of(cls, fit: Declared, owners: tuple[tuple[int, float, float], ...]) -> "WeightedMean":
+        """In the place of a fit with an intercept, whose gains it is judged by."""
+        known = {one.name: getattr(fit, one.name) for one in fields(fit)}
+        alone = {"columns": 1, "intercept": False, "feature_bound": 1.0, "row_norm": 1.0, "tightness": 1.0}
+        made = cls(**{**known, **alone, "loss": Squared(), "owners": owners})
+        vars(made)["gains"] = fit.gains
+        return made
+
+    def tables(self, curvature: float) -> "Tables":
+        """Two directions: what features would explain, of no curvature, and the mean."""
+        gain, constant, weight = self.gains
+        h, share = (
+            curvature * self.counted * np.tile([0.0, 1.0], (len(gain), 1)),
+            np.column_stack([1.0 - constant, constant]),
+        )
+        return Tables(h, np.ones((len(gain), 1)), share, gain, weight, np.full(len(gain), np.inf), len(gain))
 
 
 @dataclass(frozen=True, eq=False)

@@ -295,6 +295,8 @@ class Measured:
     """Share of the rows in each bin of length (`Declared.measured`); empty where nothing was measured."""
     size: tuple[float, float] | None = None
     """Squared mean and variance of targets in [−1, 1] of that interval."""
+    counted: float = 1.0
+    """The mean of the shares for which rows count, where they do."""
     noisy: Float[Array, " answer"] = field(default_factory=lambda: np.zeros(0))
     """The answer itself."""
     noise: float = 0.0
@@ -303,13 +305,19 @@ class Measured:
     """Share of ε that this has cost."""
 
     @classmethod
-    def of(cls, noisy: Float[Array, " answer"], scale: float, intercept: bool, spent: float = 0.0) -> "Measured":
-        """noisy: an answer of "lengths", or the mean of several; scale: of its noise."""
+    def of(
+        cls, noisy: Float[Array, " answer"], scale: float, intercept: bool, spent: float = 0.0, weighted: bool = False
+    ) -> "Measured":
+        """noisy: an answer of "lengths", or the mean of several; scale: of its noise; weighted: rows count for shares."""
         known = cls(spent=spent, noisy=noisy, noise=scale)
         if len(noisy) != TARGETS:
+            rows, few = shares(noisy[:BINS]), _few(scale)
+            if weighted:  # what is left of a row is a row of zeros, in the last bin
+                counted = max(1.0 - float(rows[-1]), scale)
+                known = replace(known, counted=counted)
+                rows, few = shares(np.append(noisy[: BINS - 1], 0.0) / counted), _few(scale / counted)
             # The first bins that have hardly a row are left out, and their rows are counted in the next one.
-            rows = shares(noisy[:BINS])
-            empty = int(np.searchsorted(np.cumsum(rows)[:-1], _few(scale), side="right"))
+            empty = int(np.searchsorted(np.cumsum(rows)[:-1], few, side="right")) if few < 0.5 else 0
             known = replace(known, columns=empty, rows=(float(rows[: empty + 1].sum()), *rows[empty + 1 :].tolist()))
         if len(noisy) == BINS:
             return known

@@ -79,6 +79,7 @@ def candidates(
     size: tuple[float, float] | None = None,
     classes: bool = False,
     nothing: float = 0.0,
+    counted: float = 1.0,
     answers: int = 1,
     uncounted: int | None = None,
 ) -> list[Candidate]:
@@ -108,7 +109,7 @@ def candidates(
                 columns=columns, intercept=model["intercept"], feature_bound=float(feature_bound * scale * tightness),
                 row_norm=float(min(feature_bound, row_norm) * scale * tightness), tightness=tightness, owners=kinds,
                 measured=rows, size=size, classes=classes, nothing=nothing,
-                answers=answers, uncounted=uncounted, floors=floors,
+                counted=counted, answers=answers, uncounted=uncounted, floors=floors,
             )  # fmt: skip
             for mechanism in suited:
                 found += [
