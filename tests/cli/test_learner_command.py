@@ -15,12 +15,15 @@ import pytest
 
 from copriv.agreement import Agreement
 from copriv.cli import run
+from copriv.data.tables import read_table, write_parquet
+from copriv.display.run import promises
 from copriv.errors import CoprivError
 from copriv.losses import Squared
 from copriv.model.records import Records
 from copriv.network.agent import respond
 from copriv.network.model import Model
 from copriv.network.run_state import Conductor
+from copriv.network.setup import digest_of, make_consortium
 from copriv.network.store import RunStore
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
@@ -28,6 +31,7 @@ from copriv.privacy.ledger import MemoryLedger
 from copriv.protocol import Answer, Query
 from copriv.report.public_rows import PublicRows
 from network_parties import keys
+from phased_parties import piloted
 from unsigned import unsigned
 
 AGREED = Agreement.of(
@@ -240,6 +244,23 @@ def test_the_page_beside_a_run_is_given_whose_public_rows_are(tmp_path: Path, mo
     assert run([*command, "agreement.toml"]) != 0
     ((_, rows, strata, wanted, _),) = given
     assert (len(rows), strata, wanted) == (3, ("b", "a", "b"), False)
+
+
+def test_the_public_rows_of_a_pilot_are_signed_and_no_others_are_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drafted = piloted().replace(data={"dataset": "lending-embedded", "public_rows": 50})
+    agreed = make_consortium(drafted, tmp_path / "made").agreement
+    rows, path = tmp_path / "made" / "learner" / "public.parquet", str(tmp_path / "made" / "agreement.toml")
+    signed = agreed.agreement.pilot_terms
+    assert signed is not None
+    assert signed.public == digest_of(rows)
+    assert f"public rows whose SHA-256 is {signed.public}" in promises(agreed, "bank-1")[1]
+    command = ["learner", path, "--keys", str(rows.parent), "--store", "new.db", "--listen", "127.0.0.1:0"]
+    write_parquet(read_table(rows).to_arrow()[:40], tmp_path / "others.parquet")
+    assert run([*command, "--public", str(tmp_path / "others.parquet")]) == 2
+    assert "--public: other rows than those that were signed before the pilot" in capsys.readouterr().err
+    assert not Path("new.db").exists()
 
 
 def test_a_run_that_nobody_joins_is_no_success_and_its_model_is_not_used(

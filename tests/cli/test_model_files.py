@@ -267,6 +267,30 @@ def test_a_mechanism_that_gives_no_model_leaves_none_to_use(
     assert run([*call, "--unfinished"]) == 0
 
 
+@pytest.mark.parametrize("words", ["predict {model} {rows} --out {to}", "export {model} --skops {to}"])
+@pytest.mark.parametrize(
+    ("terms", "sentence"),
+    [
+        ({}, "The model is of the pilot's answers alone"),
+        (
+            {"mechanism": "lengths", "reach": 1.5, "answers": 1, "step": 1.0},
+            "No model follows from the pilot's answers",
+        ),
+    ],
+)
+def test_a_model_of_a_pilot_alone_is_said_to_be_that(
+    folder: Path, words: str, terms: dict[str, Any], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("skops")
+    made, path = model(), folder / "model.json"
+    call = [*words.format(model=path, rows=folder / "rows.csv", to=folder / "to").split(), "--unfinished"]
+    for kept in ("joining pays for nobody", ""):
+        record, agreed = made.record | {"kept": kept}, made.agreement.replace(agreement=terms)
+        path.write_text(replace(made, agreement=agreed, record=record).to_json())
+        assert run(call) == 0
+        assert (sentence in " ".join(capsys.readouterr().err.split())) == bool(kept)
+
+
 def test_a_report_beside_a_model_whose_run_did_not_finish(tmp_path: Path) -> None:
     """The last answer of an owner never comes."""
     left = run_left_behind(tmp_path, agreement(horizon=9, answers=3), arrives=lambda name, k: (name, k) != (OWNER, 3))

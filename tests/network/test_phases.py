@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from copriv.errors import CoprivError
+from copriv.errors import BudgetRefused, CoprivError
+from copriv.network.agent import _LONGEST_REASON
 from copriv.network.run import Run
 from copriv.network.run_state import Conductor, Decision
 from copriv.network.store import RunStore, StoreFailed
@@ -187,7 +188,13 @@ def test_an_owner_that_lost_its_answer_of_the_pilot_ends_the_run_with_what_to_do
     assert (conductor.outcome.status, conductor.run.phase) == ("stopped", 1)
     assert "bank-1 lost its one answer of the pilot" in conductor.outcome.reason
     assert "Sign a new agreement for what every owner has left of its epsilon" in conductor.outcome.reason
+    assert (
+        "lifetime_epsilon of each policy must allow what is spent and what that may spend" in conductor.outcome.reason
+    )
     assert {verify(tmp_path / f"{name}.ledger").spent for name in NAMES} == {Fraction(1, 4)}
     anew = piloted().replace(agreement={"name": "again", "pilot": 0.5}, owner={"epsilon": 0.75})
     with opened(tmp_path / "bank-1.ledger", NAMES[0], Fraction(1)) as file:  # is left for it
+        with pytest.raises(BudgetRefused, match=r"cannot go on, sign a new agreement .* lifetime_epsilon") as refused:
+            file.run(piloted().fingerprint, "0" * 32, Fraction(1), 4)  # the same agreement once more, in another run
+        assert len(str(refused.value)) < _LONGEST_REASON  # of which no more is shown
         file.run(anew.fingerprint, "again", Fraction(3, 4), sum(phase.answers for phase in anew.phases_in_numbers()))

@@ -29,7 +29,7 @@ from copriv.network.messages import (
     phase_content,
     signed_query,
 )
-from copriv.network.run_state import Conductor
+from copriv.network.run_state import Conductor, Decision
 from copriv.network.store import START, line_hash
 from copriv.network.transport import Link
 from copriv.network.verify import verify_run
@@ -41,7 +41,7 @@ from copriv.terms.learning import RANGED, DataTerms, ModelTerms, Terms
 from ledger_files import opened
 from memory_network import MemoryNetwork
 from network_parties import NAMES, keys, records, welcome
-from phased_parties import CHOSEN, conducted, goes_on, keep, piloted
+from phased_parties import CHOSEN, KNOWN, conducted, goes_on, keep, piloted
 
 AGREED = piloted()
 PILOT, RUN = AGREED.phases[0], AGREED.chosen_run(CHOSEN)
@@ -329,6 +329,22 @@ def test_a_budget_that_is_kept_for_no_said_reason_does_not_verify(tmp_path: Path
     assert verify_run(path, AGREED).ok
     rewritten(path, lambda _, kind, said: said | {"known": {}} if kind == "kept" else said)
     assert any("does not say what the pilot told" in one.what for one in verify_run(path, AGREED).problems)
+
+
+def test_public_rows_chosen_after_the_pilot_do_not_verify(tmp_path: Path) -> None:
+    """Their hash is signed before it, so that the learner cannot look for rows by which its terms follow."""
+    terms = AGREED.agreement.pilot_terms
+    assert terms is not None
+    agreed = AGREED.replace(agreement={"pilot_terms": {**terms.model_dump(exclude_none=True), "public": "a" * 64}})
+    for public, chosen in (("a" * 64, CHOSEN), ("b" * 64, CHOSEN), ("", None)):
+        folder = tmp_path / f"by {public[:1]}"
+        folder.mkdir()
+        conducted(
+            folder, agreed, lambda run, to=chosen, by=public: Decision(to, "why", {**KNOWN, "public": by}), "grpc"
+        )
+        verdict = verify_run(folder / "run.db", agreed)
+        assert verdict.ok == (public == "a" * 64)
+        assert verdict.ok or "other public rows than those that were signed" in verdict.problems[0].what
 
 
 def test_other_terms_shown_to_one_owner_do_not_verify(tmp_path: Path) -> None:

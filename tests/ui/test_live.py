@@ -107,5 +107,6 @@ def test_the_page_of_a_run_of_two_phases_shows_what_the_pilot_told(tmp_path, dec
     watch.look()
     phase = watch.watch.head["phase"]
     assert (phase["now"], phase["told"]["yes"], phase["told"]["after_high"]) == (now, 1, 0.3)
+    assert phase["gives_model"] is True
     assert watch.watch.band == {**TOLD["band"], "before": TOLD["band"]}
     assert [row["spent"] for row in watch.watch.rows] == [1.0 if now == "second" else 0.25] * 3

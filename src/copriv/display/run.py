@@ -9,7 +9,7 @@ from copriv.display import Table
 from copriv.formatting.numbers import counted, estimated, listed, percent, percent_range
 from copriv.formatting.sanitize import printable
 from copriv.mechanisms import named
-from copriv.mechanisms.mechanism import against, budget_in_words, but_for
+from copriv.mechanisms.mechanism import Mechanism, against, budget_in_words, but_for
 from copriv.terms import AgreedTerms
 
 if TYPE_CHECKING:
@@ -86,13 +86,18 @@ def phases_told(record: dict[str, Any]) -> list[str | Table]:
     if record["known"]:
         told.append(now_known(record["known"], bool(record["kept"])))
     if record["kept"]:
-        model = "The model is of the pilot's answers alone."
-        if not named(record["phases"][0]["mechanism"]).gives_model:
-            model = "No model follows from the pilot's answers alone: the model file has the agreed start."
+        model = of_pilot_alone(named(record["phases"][0]["mechanism"]))
         told.append(
             f"Stopped after the pilot: {record['kept']}. Of the rest of its budget no owner has spent anything. {model}"
         )
     return told
+
+
+def of_pilot_alone(mechanism: Mechanism) -> str:
+    """Say what the model is of a run that stopped after a pilot by this mechanism."""
+    if not mechanism.gives_model:
+        return "No model follows from the pilot's answers alone: the model file has the agreed start."
+    return "The model is of the pilot's answers alone."
 
 
 def promises(agreement: Agreement, name: str) -> list[str]:
@@ -104,6 +109,8 @@ def promises(agreement: Agreement, name: str) -> list[str]:
         most = f"at most {counted(run.answers, 'answer')} by the mechanism {run.agreement.mechanism}"
         promise = f"then {most}: {budget_in_words(terms)}{run.mechanism.promise_in_sums(run, terms)}"
         said.append(f"{promise}; the pilot chooses {chosen}, within the ranges that are signed")
+        if (asked := agreement.agreement.pilot_terms) is not None and asked.public is not None:
+            said[-1] += f", by public rows whose SHA-256 is {asked.public}"
     return said
 
 

@@ -79,6 +79,11 @@ def _ranges(run: Agreement, planned: Agreement, asked: Agreement) -> dict[str, t
     return ranges
 
 
+def stops(after: Forecast) -> bool:
+    """Whether a run stops after its pilot, by the forecast after it: joining pays for nobody."""
+    return all(owner.verdict == "no" for owner in after.owners)
+
+
 def rounded(number: float) -> float:
     """The number to two digits."""
     return float(f"{number:.2g}")
@@ -129,7 +134,7 @@ class AfterPilot:
 
         Raises AgreementError where the plan differs from the agreement in a term that was fixed.
         """
-        if all(owner.verdict == "no" for owner in after.owners):
+        if stops(after):
             kept = "by the pilot's answers joining pays for nobody, and the rest of the budget is kept"
             return cls(before, after, None, kept)
         # Terms are signed as single numbers to two digits and within their ranges, and arrays as they are.

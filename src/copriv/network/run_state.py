@@ -531,7 +531,8 @@ class Conductor:
             return ""
         return (
             f"; {lost} lost its one answer of the pilot in a crash: it stays paid for, and resuming cannot bring it back. Sign "
-            "a new agreement for what every owner has left of its epsilon, without a pilot (pilot = 0) or with a new one"
+            "a new agreement for what every owner has left of its epsilon, without a pilot (pilot = 0) or with a new one; "
+            "lifetime_epsilon of each policy must allow what is spent and what that may spend"
         )
 
     def _ends_with_its_certificate(self) -> bool:

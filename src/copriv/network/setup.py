@@ -14,6 +14,7 @@ The dictionary and the bound on features come from public rows: a file that the 
 the last rows of a published table. No table that may hold private rows is read.
 """
 
+import hashlib
 import json
 import re
 import unicodedata
@@ -122,6 +123,9 @@ def make_consortium(
     make_party(LEARNER, LEARNER, "learner")
     if sample is not None:
         write_parquet(sample.table.to_arrow(), folder / LEARNER / PUBLIC)
+        if (asked := agreed.agreement.pilot_terms) is not None:
+            signed = asked.model_copy(update={"public": digest_of(folder / LEARNER / PUBLIC)})
+            agreed = agreed.replace(agreement={"pilot_terms": signed.model_dump(exclude_none=True)})
     learner = Certified.by(
         (folder / LEARNER / AUTHORITY).read_bytes(), (folder / LEARNER / CERTIFICATE).read_text(encoding="ascii")
     )
@@ -325,6 +329,11 @@ def public_records(agreement: Agreement, source: object, dictionary: PublicDicti
         unit = None
     table, schema = own_table(agreement, source, unit)
     return prepare_owner(table, replace(schema, unit=unit), dictionary, None, unit_records=terms.unit_records)
+
+
+def digest_of(public: Path) -> str:
+    """SHA-256 of a file of public rows, by which a run, and an agreement with a pilot, name them."""
+    return hashlib.sha256(public.read_bytes()).hexdigest()
 
 
 def public_strata(agreement: Agreement, source: object) -> tuple[str, ...] | None:

@@ -215,6 +215,11 @@ class LineCheck:
         known = line.data["known"]
         said = isinstance(known, dict) and {"public", "before", "after"} <= known.keys()
         _require(said, "it does not say what the pilot told, by which what follows is computed again")
+        signed = self.run.agreed.agreement.pilot_terms
+        as_signed = signed is None or signed.public in (None, known["public"])
+        _require(
+            as_signed, "what follows was planned on other public rows than those that were signed before the pilot"
+        )
 
     def _check_talk(self, line: Event) -> None:
         talk, agreed = line.data["talk"], self._agreement.agreement.agreed_talk

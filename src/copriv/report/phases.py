@@ -6,9 +6,7 @@ the machine. They may cost a fifth more than those found again, in the same runs
 the budget is wrong where joining pays for somebody, going on where it pays for nobody, by a probability of at most SURELY_NOT.
 """
 
-import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 
 from copriv.forecast.assessment import RUNS
 from copriv.forecast.phases import AfterPilot
@@ -20,11 +18,6 @@ from copriv.problem.verdict import NO
 
 SURELY_NOT = NO / 2
 """Probability up to which a "no" that is found again is taken for one on every machine. Set by hand."""
-
-
-def digest_of(public: Path) -> str:
-    """SHA-256 of a file of public rows, by which a run names them."""
-    return hashlib.sha256(public.read_bytes()).hexdigest()
 
 
 def decided(

@@ -56,6 +56,8 @@ class PilotTerms(TermsTable):
     """L, the most that a record's loss counts in the mean loss; without it no mean loss is released."""
     reach: Positive | None = None
     """Without public rows: the largest length of a row, by which rows are counted."""
+    public: KeyFingerprint | None = None
+    """SHA-256 of the learner's file of public rows, by which the run is planned after the pilot."""
 
 
 class Terms(TermsTable):

@@ -212,7 +212,7 @@ def _phase(run: "Run") -> dict[str, Any] | None:
         now = "deciding"
     elif run.phase == 1:
         now = "first"
-    return {"now": now, "told": told}
+    return {"now": now, "told": told, "gives_model": run.agreement.mechanism.gives_model}
 
 
 class OwnerWatch:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from copriv.cli.commands.options import ModelFile, Unfinished, check_target, option
+from copriv.cli.commands.options import ModelFile, Unfinished, check_target, model_for_use, option
 from copriv.cli.console import tell
 from copriv.errors import UsageError
 
@@ -25,7 +25,6 @@ def command(
 ) -> None:
     """Write a run's model for scikit-learn (skops) or ONNX, or log the run with MLflow."""
     from copriv.network.exports import log_to_mlflow, save_onnx, save_skops
-    from copriv.network.model import Model
 
     if skops is None and onnx is None and mlflow is None:
         raise UsageError("export: say where to: --skops FILE, --onnx FILE, or --mlflow URI")
@@ -33,7 +32,7 @@ def command(
         check_target(name, file, model)
     if report is not None and (mlflow is None or not report.is_file()):
         raise UsageError(f"--report: {report} goes to MLflow with the run: give --mlflow, and a file that is there")
-    loaded = Model.load(model, unfinished)
+    loaded = model_for_use(model, unfinished)
     if loaded.at_home:
         if mlflow is not None:
             raise UsageError(

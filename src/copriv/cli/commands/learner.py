@@ -91,7 +91,7 @@ def command(
     from copriv.network.learner import Learner
     from copriv.network.portable import needed
     from copriv.network.run_state import Conductor
-    from copriv.network.setup import load_dictionary, n_parameters
+    from copriv.network.setup import digest_of, load_dictionary, n_parameters
     from copriv.network.store import RunStore
     from copriv.network.turns import Conduct
 
@@ -130,6 +130,12 @@ def command(
         rows, strata, table = _public_rows(terms, public, keys, dictionary)
         if terms.has_pilot and table is None and not terms.data.declared_only:
             raise UsageError("--public: what follows the pilot is planned on public rows; give the learner's")
+        asked = terms.agreement.pilot_terms
+        if asked is not None and table is not None and asked.public not in (None, digest_of(table)):
+            raise UsageError(
+                "--public: other rows than those that were signed before the pilot; give the file that copriv init wrote for "
+                "the learner"
+            )
         kept = store
         if stay:  # each agreement's run has its own file, and is resumed from it
             kept = store.with_name(f"{store.stem}-{terms.fingerprint[:12]}{store.suffix}")
@@ -251,7 +257,8 @@ def _decision(
         return None
 
     def decide(run: "Run") -> "Decision":
-        from copriv.report.phases import decided, digest_of
+        from copriv.network.setup import digest_of
+        from copriv.report.phases import decided
 
         whose = f"{len(run.whose_answers)} of {counted(len(run.parties), 'owner')}"
         what = f"the sum of the answers of {whose} is" if run.agreement.summed else f"the answers of {whose} are"

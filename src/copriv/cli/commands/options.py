@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from copriv.cli.console import log
 from copriv.errors import InvalidInput, UsageError
 
 if TYPE_CHECKING:
     from copriv.network.keys import Keys
+    from copriv.network.model import Model
 
 
 def packaged_text(name: str) -> str:
@@ -195,6 +197,17 @@ def policy_file(path: Path | None, keys: Path | None) -> Path | None:
     if path is None and keys is not None and (keys / "policy.toml").is_file():
         return keys / "policy.toml"
     return path
+
+
+def model_for_use(path: Path, unfinished: bool) -> "Model":
+    """The model of a file (`Model.load`); one of a pilot alone is said to be that on standard error."""
+    from copriv.display.run import of_pilot_alone
+    from copriv.network.model import Model
+
+    model = Model.load(path, unfinished)
+    if model.record.get("kept"):
+        log(f"{path}: the run stopped after its pilot. {of_pilot_alone(model.agreement.mechanism)}")
+    return model
 
 
 def authority_in(keys: Path | None, file: Path | None = None) -> bytes | None:

@@ -178,10 +178,8 @@ def personalize(
     as_json: options.AsJson = False,
 ) -> None:
     """Fit an own model at home with the common one as a prior. It costs no budget, because it is not released."""
-    from copriv.network.model import Model
-
     options.check_target("--out", to, model, data)
-    own = Model.load(model, unfinished).personalized(data, seed=seed)
+    own = options.model_for_use(model, unfinished).personalized(data, seed=seed)
     found = own.record["personalized_at_home"]
     how = f"about {percent(found['common_share'])} of it is the common model, the rest your {counted(found['rows'], 'row')}"
     if "persons" in found:

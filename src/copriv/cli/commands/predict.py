@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from copriv.cli.commands.options import AsJson, ModelFile, Unfinished, argument, check_target, option
+from copriv.cli.commands.options import AsJson, ModelFile, Unfinished, argument, check_target, model_for_use, option
 from copriv.cli.console import log
 from copriv.cli.output import csv_text, replace_file, replace_own_file
 from copriv.formatting.sanitize import cell
@@ -28,10 +28,8 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Predict the target of each row of a table, in the table's order."""
-    from copriv.network.model import Model
-
     check_target("--out", to, model, table)
-    loaded = Model.load(model, unfinished)
+    loaded = model_for_use(model, unfinished)
     scores, predicted = loaded.scores(table), loaded.predict(table)
     if as_json:
         document = {"schema": "copriv.predictions/1", "predictions": predicted, "scores": scores.tolist()}

@@ -10,6 +10,9 @@ from copriv.cli.console import answer, log, progress
 from copriv.cli.output import keep, replace_own_file, simulation_files
 from copriv.display.simulation import details, title
 from copriv.forecast.after_pilot import after_pilot, before_pilot
+from copriv.forecast.assessment import RUNS
+from copriv.forecast.forecaster import forecast_of
+from copriv.forecast.phases import stops
 from copriv.formatting.numbers import counted
 from copriv.formatting.sanitize import printable
 from copriv.plan import leaves_open, plan
@@ -38,10 +41,10 @@ def command(
     """Run an agreement many times with simulated noise: what the collaboration would give."""
     with progress("reading the records"):
         problem = Problem.load(Agreement.load(agreement))
-    planned, said, each = None, list[str](), [problem]
+    planned, said, each, stopping = None, list[str](), [problem], 0
     if problem.terms.has_pilot:
         at = problem.terms.agreement.seed if seed is None else seed
-        each, said = _after_pilots(problem, at, min(runs, 4))  # a plan after each takes seconds
+        each, said, stopping = _after_pilots(problem, at, min(runs, 4))  # a plan after each takes seconds
     elif leaves_open(problem.terms):
         log('still "auto": planning on the public rows, which anybody may read')
         public = problem
@@ -64,11 +67,14 @@ def command(
     result = parts[0].merge(parts[1:])
     document, told = result.to_json(), details(result)
     if said:
-        document = json.dumps({**json.loads(document), "planned": said[0], "pilots": said}, indent=2)
+        of_pilots = {"planned": said[0], "pilots": said, "pilots_that_stop": stopping}
+        document = json.dumps({**json.loads(document), **of_pilots}, indent=2)
         pilots = counted(len(said), "simulated pilot")
         told.append(
             f"{pilots}, and a plan after each for an equal part of the runs. Epsilon is what a pilot leaves; verdicts on own "
-            "records and noise scales are those after the first."
+            "records and noise scales are those after the first. "
+            f"After {stopping} of {pilots} the run would stop, since by the answers joining pays for nobody"
+            + ("; it is simulated all the same." if stopping else ".")
         )
     elif planned is not None:
         document = json.dumps({**json.loads(document), "planned": planned}, indent=2)
@@ -78,21 +84,22 @@ def command(
     answer(as_json, document, [f"{name}: {title(result)}", *told])
 
 
-def _after_pilots(problem: Problem, seed: int, pilots: int) -> tuple[list[Problem], list[str]]:
-    """Simulate pilots, and plan the run after each: the problem under each plan, and the plans in words."""
+def _after_pilots(problem: Problem, seed: int, pilots: int) -> tuple[list[Problem], list[str], int]:
+    """Simulate pilots, and plan the run after each: the problem under each plan, the plans in words, how many runs stop."""
     known = "from the declared columns" if problem.terms.data.declared_only else "on the public rows"
     log(f"planning rule, mechanism and number of answers of the run {known}, before the pilot")
     with progress("planning"):
         before = before_pilot(problem, seed)
-    found, said = [], list[str]()
+    found, said, stopping = [], list[str](), 0
     for k in range(pilots):
         with progress(f"pilot {k + 1} of {pilots}, and the plan after it"):
             sample = after_pilot(before, problem, seed + k)
             terms, words = sample.problem.terms, "as agreed"
+            after = forecast_of(sample, "after the pilot", RUNS, seed + k)
             if leaves_open(terms):
-                choice = plan(sample.problem, seed=seed + k, sample=sample).choice
-                terms, words = choice.agreement, choice.describe()
+                terms, words = after.recommended.agreement, after.recommended.words
+        stopping += stops(after)
         found.append(problem.under(terms))
         said.append(words)
         log(f"planned after pilot {k + 1}: {words}")
-    return found, said
+    return found, said, stopping

@@ -94,9 +94,9 @@ def _own_part(
 def _what_followed(verdict: "Verdict", public: Path | None, beside: Path) -> "tuple[Problem, ...]":
     """Plan again the run that followed a pilot, and list its differences; `beside`: a file beside the dictionary."""
     from copriv.forecast.phases import AfterPilot
-    from copriv.network.setup import load_dictionary, public_records, public_strata
+    from copriv.network.setup import digest_of, load_dictionary, public_records, public_strata
     from copriv.network.verify_lines import Problem
-    from copriv.report.phases import digest_of, wrong_with
+    from copriv.report.phases import wrong_with
 
     agreed = verdict.run_state.agreed
     if not agreed.has_pilot:

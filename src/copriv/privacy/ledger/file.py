@@ -143,7 +143,8 @@ class LedgerFile(Chain):
                 raise BudgetRefused(
                     f"{totals.owner} refused run {run!r}: it may spend {float(epsilon):.3f}, and "
                     f"{float(left):.3f} is left of the lifetime budget of {float(totals.lifetime):.3f}. "
-                    "Continue the earlier run (copriv learner --resume), or raise the lifetime budget in the policy."
+                    "Continue the earlier run (copriv learner --resume). If it cannot go on, sign a new agreement for what is "
+                    "left; lifetime_epsilon in the policy must allow it and what is spent."
                 )
             if delta > totals.lifetime_delta - totals.spent_delta:
                 raise BudgetRefused(

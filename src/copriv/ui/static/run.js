@@ -15,9 +15,10 @@ const MARKS = { asked: "●", here: "○", away: "–", out: "×" };
 function phase(found) {
   if (!found) return "";
   const { told } = found;
-  if (!told) return t(`run.phase.${found.now}`);
+  const now = t(found.now === "kept" && !found.gives_model ? "run.phase.kept.none" : `run.phase.${found.now}`);
+  if (!told) return now;
   const range = (when) => t("run.phase.range", { value: percent(told[`${when}_median`]), low: percent(told[`${when}_low`]), high: percent(told[`${when}_high`]) });
-  return t(found.now === "kept" ? "run.phase.would" : "run.phase.known", { now: t(`run.phase.${found.now}`), after: range("after"), before: range("before"), yes: count(told.yes), no: count(told.no), open: count(told.open) });
+  return t(found.now === "kept" ? "run.phase.would" : "run.phase.known", { now, after: range("after"), before: range("before"), yes: count(told.yes), no: count(told.no), open: count(told.open) });
 }
 
 async function page() {
