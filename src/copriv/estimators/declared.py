@@ -27,7 +27,7 @@ from copriv.estimators.inputs import LOUDEST, LogScale
 from copriv.formatting.numbers import counted
 from copriv.formatting.sanitize import printable
 from copriv.losses import OfMargin, Squared, named
-from copriv.mechanisms.expected import ROUNDED, SCALES, TIGHTER, WeightedMean
+from copriv.mechanisms.expected import ROUNDED, SCALES, TIGHTER, WeightedMean, likely_mean
 from copriv.mechanisms.histograms import Histograms
 from copriv.mechanisms.lengths import SHARES, SHARES_OF_RANGES, Lengths, Measured
 from copriv.mechanisms.objective_noise import LARGEST_DELTA
@@ -36,7 +36,7 @@ from copriv.plan import plan
 from copriv.plan.without_public_rows import Candidate, candidates, in_one_answer, mechanisms_of_one_answer
 from copriv.privacy.noise import Law
 from copriv.problem import Problem
-from copriv.terms.values import Budget, NonNegative, Positive
+from copriv.terms.values import LARGEST_BUDGET, Budget, NonNegative, Positive
 from copriv.types import Array
 from copriv.validation import positive
 
@@ -187,14 +187,15 @@ class Settled:
     constant_gap: float
     """What the best constant is expected to leave: where there is an intercept, less than a constant 0 does."""
     noise: float | None = None
-    """Of a constant score for two classes: the deviation of noise on the mean label, −1 or 1, of which it is a Newton step."""
+    """Of a constant: the scale of the noise on the mean of targets in [−1, 1]."""
 
-    def log_odds(self, theta: Array) -> Array:
-        """θ; a constant score for two classes as the log odds of the class rate, which no noise puts nearer to 0 than it is."""
-        if self.noise is None:
-            return theta
-        most = max(1.0 - self.noise, 0.0)
-        return np.asarray(2.0 * np.arctanh(np.clip(theta / self.step, -most, most)))
+    def model(self, theta: Array) -> Array:
+        """The model of a θ; of a constant the mean that is likely, for two classes as the log odds of their rate."""
+        if self.noise is not None:
+            theta = np.array([likely_mean(float(theta[0]), self.noise)])
+            if self.step != 1.0:
+                theta = np.arctanh(theta)  # half the log odds: a Newton step from even ones is the mean itself
+        return np.asarray(self.step * theta)
 
     @property
     def drowned(self) -> bool:
@@ -352,7 +353,7 @@ def without_data(
     if not scale:
         learnt |= {"intercept": False, "theta_max": 1.0}
         columns_of = {"feature_bound": ROUNDED, "features": ["constant"]}
-    once = in_one_answer(len(owners), setting.steps[0])
+    once = in_one_answer(len(owners), setting.steps[0] if scale else 1.0)
     document = {
         **wanted,
         "agreement": {**wanted["agreement"], **once, "mechanism": best.mechanism.name, **setting.terms},
@@ -366,9 +367,7 @@ def without_data(
         # With H the mean of xxᵀ and g that of yx, y = −1 or 1, the squared loss has the optimum H⁻¹g, and this loss φ the
         # Newton step −φ′(0)/φ″(0)·H⁻¹g from 0.
         newton = float(abs(loss.slope(np.zeros(1), np.ones(1))[0]) / loss.curvature)
-    noise = None
-    if newton != 1.0 and not scale and not weighted:
-        noise = float(np.sqrt(Law.LAPLACE.variance)) * _noise_on_mean(agreement) / Squared.curvature
+    noise = None if scale else _noise_on_mean(agreement) / (Squared.curvature * counted)
     return Settled(agreement, float(scale), newton, best.gap, constant_gap, noise)
 
 
@@ -388,6 +387,7 @@ def enough(
             then = lengths[1]
         return not without_data(then, row_norm, measured, nonzero, TIGHTER[:1], weighted).drowned
 
-    powers = [2.0**k for k in range(1, 20)]
+    most = LARGEST_BUDGET / max(owner["epsilon"] for owner in wanted["owner"])
+    powers = [2.0**k for k in range(1, 20) if 2.0**k <= most]
     enough = bisect_left(powers, True, key=heard)
     return powers[enough] if enough < len(powers) else None

@@ -184,6 +184,7 @@ class SharedLedger:
         finally:
             with self._one_at_a_time:
                 self._under_way = [one for one in self._under_way if one[1] is not fit]
+                self._fits -= not fit  # it was refused before anything was asked
 
     def pay(self, owner: str, cost: Cost, fit: dict[str, Cost] | None = None) -> None:
         """Count a charge. Raises BudgetRefused, and counts nothing, where it is beyond the limit.

@@ -59,6 +59,9 @@ from copriv.model.records import Records
 from copriv.problem import Problem
 from copriv.validation import positive
 
+LIGHT = 0.25
+"""Mean share for which rows count below which a fit with weights warns: set by hand."""
+
 
 class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
     """Base of both estimators: divides rows among owners, agrees on terms, runs the agreement and counts its cost."""
@@ -137,7 +140,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 for name, rows in whose.items()
             ),
         )  # fmt: skip
-        stand_in, public_records, scale, step, gap, lengths, measured = None, None, 1.0, 1.0, None, None, Measured()
+        stand_in, public_records, scale, gap, lengths, measured = None, None, 1.0, None, None, Measured()
         settled: Settled | None = None
         fewest, row_norm, whole, ranging_under = min(map(len, whose.values())), None, wanted, None
         unknown = self._of_no_range(ranges)
@@ -148,7 +151,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             with in_the_callers_words(fewest):
                 lengths = measuring(wanted, row_norm, nonzero)
                 settled = without_data(lengths[1] if lengths else wanted, row_norm, nonzero=nonzero, weighted=weighted)
-            agreement, scale, step, gap = settled.agreement, settled.scale, settled.step, settled.expected_gap
+            agreement, scale, gap = settled.agreement, settled.scale, settled.expected_gap
             if lengths is None and settled.drowned:
                 _warn_of_noise(settled, enough(wanted, row_norm, None, nonzero, weighted), whole)
         else:
@@ -219,11 +222,10 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                     sized = problem_of(closest.agreement, closer, found)
                     owners_of(sized)
                     settled, measured = closest, found
-                    problem, scale, step, gap = sized, closer, settled.step, settled.expected_gap
+                    problem, scale, gap = sized, closer, settled.expected_gap
                 ledgers.append({name: one.of_the_same_fit() for name, one in ledgers[-1].items()})
-            theta = measured.width * step * train(problem, ledgers[-1])
-        if settled:
-            theta = settled.log_odds(theta)
+            theta = train(problem, ledgers[-1])
+        theta = measured.width * (settled.model(theta) if settled else theta)
         spent = {
             name: (float(sum(one[name].spent for one in ledgers)), float(sum(one[name].spent_delta for one in ledgers)))
             for name in costs
@@ -239,6 +241,13 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             *ranges.coefficients(scale * theta[: X.shape[1]] if scale else np.zeros(X.shape[1])),
             measured.centre + float(theta[-1]) if self.fit_intercept else 0.0,
         )
+        if measured.counted < LIGHT:
+            warnings.warn(
+                f"sample_weight: rows count for {measured.counted:.0%} of weight_cap in the mean. All else is noise, and where "
+                "targets lie is told of all rows alike: of heavy rows that are unlike the others they may be cut. Declare a "
+                "smaller weight_cap, or closer target_bounds",
+                RuntimeWarning, stacklevel=3,
+            )  # fmt: skip
         if lengths and settled and settled.drowned:  # what was measured says so; the fit is whole
             _warn_of_noise(settled, enough(rest, row_norm, measured, nonzero, weighted), whole)
         return self

@@ -12,7 +12,7 @@ is a model of 0, and with an intercept the target's mean at the same ε.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -52,6 +52,27 @@ the model without noise then misses: scores grow by up to two fifths, and keep t
 of standard deviation 1.5."""
 OFF_CENTRE = 1 / 3
 """Root mean square of a target's mean, from the middle of its range, over half of the range (`benchmarks.published`)."""
+MIDDLE = 0.2
+"""Prior probability that a target's mean is about the middle of its range, and not anywhere: set by hand on open tables, where
+no mean is then further off, in the mean, than the noisy one that is only clipped."""
+WORTH = 0.97
+"""Most that a model may be expected to leave of what a constant without noise leaves."""
+
+
+def likely_mean(noisy: float, scale: float) -> float:
+    """The expected mean of numbers in [−1, 1], of which this was released with Laplace noise of this scale.
+
+    Before it, the mean is normal about 0 with the deviation `OFF_CENTRE`, with probability `MIDDLE`, else the sine of a uniform
+    angle: means of skewed targets are near an end of their range.
+    """
+    angle = np.pi * ((np.arange(2**15) + 0.5) / 2**15 - 0.5)
+    mean = np.sin(angle)
+    if scale < 1e-3:  # finer than the grid
+        return float(np.clip(noisy, mean[0], mean[-1]))
+    normal = np.cos(angle) * np.exp(-0.5 * (mean / OFF_CENTRE) ** 2) / (OFF_CENTRE * np.sqrt(2.0 * np.pi))
+    off = np.abs(noisy - mean) / scale
+    weight = (MIDDLE * normal + (1.0 - MIDDLE) / np.pi) * np.exp(off.min() - off)
+    return float(weight @ mean / weight.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +218,7 @@ class Declared:
             h, share = np.column_stack([h, np.ones(len(h))]), np.column_stack([share, constant])
             most = (1.0 - constant) * most + 0.5 * curvature * self.nothing / gain
         h = curvature * self.counted * h
-        return Tables(h, counted[lengths, None], share, gain, weight, most, len(self.gains[0]))
+        return Tables(h, counted[lengths, None], share, gain, weight, most, len(self.gains[0]), self.constant_gap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +231,7 @@ class WeightedMean(Declared):
         known = {one.name: getattr(fit, one.name) for one in fields(fit)}
         alone = {"columns": 1, "intercept": False, "feature_bound": 1.0, "row_norm": 1.0, "tightness": 1.0}
         made = cls(**{**known, **alone, "loss": Squared(), "owners": owners})
-        vars(made)["gains"] = fit.gains
+        vars(made)["gains"] = replace(fit, loss=Squared()).gains
         return made
 
     def tables(self, curvature: float) -> "Tables":
@@ -240,12 +261,14 @@ class Tables:
     """Largest expected gap that is not worse than nothing."""
     kinds: int = 1
     """Of gains and constants, the fastest in the order of tables."""
+    constant: float = np.inf
+    """What a constant without noise leaves, in the mean."""
 
     def expected(self, gaps: Float[Array, " tables"]) -> float:
-        """The mean of what is left; infinite where that of any gain is more than nothing leaves."""
+        """The mean of what is left; infinite where it is hardly less than a constant leaves, or that of any gain is more."""
         of_gain, most, weight = (np.reshape(each, (-1, self.kinds)) for each in (gaps, self.most, self.weight))
-        worse = of_gain.mean(axis=0) > most[0]
-        return np.inf if worse.any() else float(np.average(of_gain, weights=weight))
+        left = float(np.average(of_gain, weights=weight))
+        return np.inf if left > WORTH * self.constant or (of_gain.mean(axis=0) > most[0]).any() else left
 
     @property
     def biased(self) -> Float[Array, " tables"]:

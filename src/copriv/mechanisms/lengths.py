@@ -318,6 +318,8 @@ class Measured:
                 rows, few = shares(np.append(noisy[: BINS - 1], 0.0) / counted), _few(scale / counted)
             # The first bins that have hardly a row are left out, and their rows are counted in the next one.
             empty = int(np.searchsorted(np.cumsum(rows)[:-1], few, side="right")) if few < 0.5 else 0
+            if empty == BINS - 1:  # rows of zeros, perhaps, beside a few that are long: no unit is told by them
+                empty = 0
             known = replace(known, columns=empty, rows=(float(rows[: empty + 1].sum()), *rows[empty + 1 :].tolist()))
         if len(noisy) == BINS:
             return known
@@ -325,6 +327,8 @@ class Measured:
         likely = by_shapes(noisy[-TARGETS:], scale, intercept)
         if likely[1] <= 0.5 * width:  # noise in a far bin was taken for rows
             centre, width, size = likely
+        elif likely[:2] == (centre, width):  # as of one bin, in which targets may be anywhere
+            size = size[0], min(size[1], likely[2][1])
         return replace(known, centre=centre, width=width, size=size)
 
     def by_less(self, times: float, intercept: bool) -> "Measured":

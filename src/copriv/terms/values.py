@@ -28,7 +28,8 @@ ZeroOrPositive = Annotated[float, Field(allow_inf_nan=False, le=1e30), _zero_or_
 """A bound, or 0 for none; small enough for its fourth power to be finite, large enough for its square to have all digits."""
 Count = Annotated[int, Field(ge=1, le=10**15)]
 LEAST_BUDGET = 1e-12
-Budget = Annotated[float, Field(ge=LEAST_BUDGET, le=1e12, allow_inf_nan=False)]
+LARGEST_BUDGET = 1e12
+Budget = Annotated[float, Field(ge=LEAST_BUDGET, le=LARGEST_BUDGET, allow_inf_nan=False)]
 """ε, within a range in which floating-point accounting is meaningful."""
 Delta = Annotated[float, Field(lt=1, allow_inf_nan=False), _zero_or_at_least(1e-60)]
 """δ, 0 or at least 1e-60: no count of records needs less, and floats lose the digits of what is far below."""
