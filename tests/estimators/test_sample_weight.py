@@ -94,6 +94,22 @@ def test_where_noise_hides_a_weighted_fit_its_weighted_mean_is_asked_for() -> No
     assert not model.coef_.any()
 
 
+def test_weights_far_below_their_cap_are_told() -> None:
+    x, y, _ = rows()
+    model = PrivateRegressor(epsilon=1.0, bounds=(-1, 1), target_bounds=(-4, 4), weight_cap=100.0)
+    with pytest.warns(RuntimeWarning, match="rows count for .* of weight_cap in the mean"):
+        model.fit(x, y, np.full(len(y), 4.0))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_weighted_constant_for_two_classes_gives_the_class_rate() -> None:
+    x, y = np.random.default_rng(0).uniform(size=(10_000, 60)), np.arange(10_000) % 100 == 0
+    model = PrivateClassifier(epsilon=0.02, bounds=(0, 1), classes=(False, True), weight_cap=1.0)
+    model.fit(x, y, np.ones(10_000))
+    assert model.scale_ == 0
+    assert model.predict_proba(x[:1])[0, 1] < 0.09
+
+
 def test_the_weighted_mean_leaves_what_its_formula_says() -> None:
     """Of an objective tied by λ, with a curvature 2s of the mean share s: no share of the features' gain."""
     declared = Declared(

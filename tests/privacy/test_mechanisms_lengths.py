@@ -280,6 +280,12 @@ def test_of_rows_that_count_for_shares_the_mean_share_is_found_and_lengths_are_t
     assert faint.columns == 0, "too little of them counts to be heard"
 
 
+def test_rows_of_zeros_beside_few_long_ones_tell_no_unit() -> None:
+    """Columns of 0 and 1 that are rarely 1: in a unit of the zeros the others would not count."""
+    rows = np.array([0.09, 0.02, *np.zeros(BINS - 3), 0.89])
+    assert Measured.of(rows, 0.02, intercept=True).columns == 0
+
+
 def test_a_measured_length_means_tighter_bounds_where_there_is_no_intercept() -> None:
     short = {**wanted(3000, 1.0), "model": {**wanted(3000, 1.0)["model"], "intercept": False}}
     plain = without_data(short)

@@ -327,7 +327,7 @@ class Measured:
         likely = by_shapes(noisy[-TARGETS:], scale, intercept)
         if likely[1] <= 0.5 * width:  # noise in a far bin was taken for rows
             centre, width, size = likely
-        elif likely[:2] == (centre, width):  # as of one bin, in which targets may be anywhere
+        elif likely[:2] == (centre, width):  # the less spread is promised: skewed targets use little of a wide range
             size = size[0], min(size[1], likely[2][1])
         return replace(known, centre=centre, width=width, size=size)
 
