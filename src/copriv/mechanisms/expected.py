@@ -55,8 +55,8 @@ OFF_CENTRE = 1 / 3
 MIDDLE = 0.2
 """Prior probability that a target's mean is about the middle of its range, and not anywhere: set by hand on open tables, where
 no mean is then further off, in the mean, than the noisy one that is only clipped."""
-WORTH = 0.97
-"""Most that a model may be expected to leave of what a constant without noise leaves."""
+WORTH = 0.985
+"""Most that a model may be expected to leave of what a constant without noise leaves: set by hand on open tables."""
 
 
 def likely_mean(noisy: float, scale: float) -> float:
