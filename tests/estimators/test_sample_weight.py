@@ -105,9 +105,9 @@ def test_weights_far_below_their_cap_are_told() -> None:
 def test_a_weighted_constant_for_two_classes_gives_the_class_rate() -> None:
     x, y = np.random.default_rng(0).uniform(size=(10_000, 60)), np.arange(10_000) % 100 == 0
     model = PrivateClassifier(epsilon=0.02, bounds=(0, 1), classes=(False, True), weight_cap=1.0)
-    model.fit(x, y, np.ones(10_000))
+    rates = [model.fit(x, y, np.ones(10_000)).predict_proba(x[:1])[0, 1] for _ in range(9)]
     assert model.scale_ == 0
-    assert model.predict_proba(x[:1])[0, 1] < 0.09
+    assert np.median(rates) < 0.09  # one in 10,000 is above
 
 
 def test_the_weighted_mean_leaves_what_its_formula_says() -> None:

@@ -139,9 +139,10 @@ def test_a_fit_that_is_refused_leaves_the_model_as_it_was() -> None:
 def test_a_constant_for_two_classes_gives_the_class_rate() -> None:
     """As a Newton step from even odds it gave a class of 1 % a tenth."""
     X, y = np.random.default_rng(0).uniform(size=(10_000, 60)), np.arange(10_000) % 100 == 0
-    model = PrivateClassifier(epsilon=0.02, bounds=(0, 1), classes=(False, True)).fit(X, y)
+    model = PrivateClassifier(epsilon=0.02, bounds=(0, 1), classes=(False, True))
+    rates = [model.fit(X, y).predict_proba(X[:1])[0, 1] for _ in range(9)]
     assert model.scale_ == 0
-    assert 0.002 < model.predict_proba(X[:1])[0, 1] < 0.08
+    assert 0.001 < np.median(rates) < 0.06
 
 
 @pytest.mark.parametrize(("loss", "columns"), [("squared", 30), ("logistic", 3)])
