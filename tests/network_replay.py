@@ -48,6 +48,16 @@ def replayed(agreed: Agreement, path: Path, held: Any = None) -> tuple[Any, Repl
     return [(r.features, r.target) for r in held], schedule, lambda k: draws[k]
 
 
+def assert_same_model(model: Any, expected: Any, within: float = 1e-11) -> None:
+    """Two models differ by at most a share `within` of the length of `expected`.
+
+    Noise is unseeded here, so that a coefficient may be near 0 by chance; alone, it would be compared with nothing.
+    """
+    θ, other = np.asarray(model, dtype=float), np.asarray(expected, dtype=float)
+    assert θ.shape == other.shape
+    assert np.linalg.norm(θ - other) <= within * np.linalg.norm(other), f"{θ} is not {other}"
+
+
 def _points(agreed: Agreement, steps: list[dict[str, Any]], given: dict[tuple[int, str], Any]) -> list[Any]:
     """Where A2 itself stood when each answer came: a second writing of the rule, by its formula."""
     p = next(iter(given.values())).shape[0]

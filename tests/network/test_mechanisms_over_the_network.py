@@ -32,7 +32,7 @@ from copriv.protocol import Answer, Query
 from copriv.simulation import simulate
 from copriv.simulation.runs import Options, play
 from network_parties import NAMES, Consortium, agreement, finished, records
-from network_replay import replayed
+from network_replay import assert_same_model, replayed
 from unsigned import unsigned
 
 pytest.importorskip("dp_accounting")
@@ -84,7 +84,7 @@ def test_gradients_with_other_noise_give_the_model_of_the_simulation(
     assert finished(conductor), conductor.outcome
     data, schedule, noise = replayed(agreed, tmp_path / "run.db")
     same = simulate(agreed, data, runs=1, schedule=schedule, noise=noise, alone=False)
-    np.testing.assert_allclose(conductor.model, same.theta[0], rtol=1e-9, atol=1e-12)
+    assert_same_model(conductor.model, same.theta[0])
     for owner in NAMES:
         totals = verify(tmp_path / f"{owner}.ledger")
         assert (totals.spent, totals.spent_delta) == (1, Fraction(δ)), "charged for the run, once"
@@ -199,7 +199,7 @@ def test_one_answer_an_owner_gives_the_model_of_the_simulation(
     assert finished(conductor), conductor.outcome
     assert conductor.stepped == 3
     expected = simulated(agreed, noise_of_run(agreed, tmp_path, drawn))
-    np.testing.assert_allclose(conductor.model, expected, rtol=1e-8, atol=1e-11)
+    assert_same_model(conductor.model, expected)
     for owner in NAMES:
         totals = verify(tmp_path / f"{owner}.ledger")
         assert (totals.spent, totals.spent_delta) == (1, Fraction(agreed.owner[0].delta))

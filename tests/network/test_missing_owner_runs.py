@@ -44,6 +44,7 @@ from network.test_sum_runs import (
     written,
 )
 from network_parties import QUICK, Consortium, finished
+from network_replay import assert_same_model
 
 __all__ = ["held"]
 LATE = 1000.0
@@ -183,7 +184,7 @@ def test_a_run_that_nobody_is_missing_from_is_the_rule_on_the_sums(
     consortium.own = lambda i: own(i, records=RECORDS[NAMES[i]])  # type: ignore[method-assign]
     conductor = asyncio.run(consortium.run(Conduct(deadline=100.0, patience=100.0)))
     assert finished(conductor)
-    np.testing.assert_allclose(conductor.model, expected(agreed, noise, [[*NAMES]] * ROUNDS), rtol=1e-9)
+    assert_same_model(conductor.model, expected(agreed, noise, [[*NAMES]] * ROUNDS))
     assert verify_run(tmp_path / "run.db", agreed, held["learner"].authority).problems == ()
     for name in NAMES:
         with opened(tmp_path / f"{name}.ledger", name, Fraction(1)) as file:
@@ -202,7 +203,7 @@ def test_a_run_goes_on_without_an_owner_that_stays_away(
     sums = [[*NAMES], [*NAMES] if kind is Survivors else others, others]
     assert sums_of(table) == sums
     assert table.charged == [ROUNDS if one != name else 1 + (kind is Survivors) for one in NAMES]
-    np.testing.assert_allclose(table.conductor.model, expected(agreed, noise, sums), rtol=1e-9)
+    assert_same_model(table.conductor.model, expected(agreed, noise, sums))
     assert len(list(table.store.events("abandoned"))) == 0, "no attempt is lost"
     table.close()
     verdict = verify_run(table.path, agreed, held["learner"].authority, tmp_path / "run.json")
@@ -227,7 +228,7 @@ def test_an_owner_that_was_killed_is_back_in_the_next_sum(
     sums = [[*NAMES], [*NAMES] if kind in (Survivors, SumQuery) else others, [*NAMES]]
     assert sums_of(table) == sums
     assert table.charged == [ROUNDS - (one == name and sums[1] == others) for one in NAMES]
-    np.testing.assert_allclose(table.conductor.model, expected(agreed, noise, sums), rtol=1e-9)
+    assert_same_model(table.conductor.model, expected(agreed, noise, sums))
 
 
 @pytest.mark.parametrize("strike", ["after the charge", "after the record"])

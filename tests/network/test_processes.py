@@ -31,7 +31,7 @@ from copriv.privacy.ledger.read import verify
 from copriv.problem import Problem
 from copriv.simulation import simulate
 from network_processes import Command
-from network_replay import replayed
+from network_replay import assert_same_model, replayed
 
 pytestmark = pytest.mark.network
 
@@ -138,7 +138,7 @@ def test_four_commands_train_what_a_simulation_with_the_same_noise_trains(site: 
     problem = Problem.load(lending(rule))
     _, schedule, noise = replayed(site.agreed, site.folder / "run.db", problem.owners)
     same = simulate(problem, runs=1, schedule=schedule, noise=noise, alone=False)
-    np.testing.assert_allclose(model.theta, same.theta[0], rtol=1e-9)
+    assert_same_model(model.theta, same.theta[0])
 
     for i, terms in enumerate(model.record["owners"]):
         totals = verify(site.folder / terms["name"] / "data.ledger")
@@ -166,7 +166,7 @@ def test_owners_on_a_graph_run_as_processes_with_a_relay(site: Site) -> None:
     assert [owner.wait(20) for owner in owners] == [0, 0, 0]
     model = Model.load(site.folder / "run.json")
     models = [owner["model"] for owner in model.record["owners"]]
-    np.testing.assert_allclose(np.mean(models, axis=0), model.theta, rtol=1e-12)
+    assert_same_model(np.mean(models, axis=0), model.theta, within=1e-13)
     assert site.copriv("verify", "run.db", "--model", "run.json").wait(60) == 0
     store = RunStore.resume(site.folder / "run.db", site.agreed)
     given = [(line.data["owner"], line.numbers) for line in store.events("answer")]
@@ -177,7 +177,7 @@ def test_owners_on_a_graph_run_as_processes_with_a_relay(site: Site) -> None:
         answers = dict(given[3 * k : 3 * k + 3])
         d = 1e-5 * θ + np.array([answers[f"bank-{i}"] for i in (1, 2, 3)])
         θ, u = W @ (θ - 2000.0 / np.sqrt(k + 1) * (d + u)), W @ (d + u) - d
-    np.testing.assert_allclose(models, θ, rtol=1e-9)
+    assert_same_model(models, θ)
 
 
 def beside(record: dict[str, Any]) -> None:
@@ -243,7 +243,7 @@ def test_tables_above_the_memory_limit_are_streamed(tmp_path: Path) -> None:
         held = [owner_records(agreed, f"bank-{i}", site.folder / f"bank-{i}" / "data.parquet", None)[0] for i in (1, 2)]
         data, schedule, noise = replayed(site.agreed, site.folder / "run.db", held)
         same = simulate(site.agreed.replace(data={"feature_bound": 0.0}), data, runs=1, schedule=schedule, noise=noise)
-        np.testing.assert_allclose(model.theta, same.theta[0], rtol=1e-9)
+        assert_same_model(model.theta, same.theta[0])
     finally:
         site.end()
 

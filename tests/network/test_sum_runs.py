@@ -51,6 +51,7 @@ from copriv.protocol import Answer, Query
 from ledger_files import opened
 from memory_network import MemoryNetwork
 from network_parties import QUICK, Consortium, MemoryLedgers, finished, keys, records, welcome
+from network_replay import assert_same_model
 from unsigned import unsigned
 
 Held = dict[str, Keys]
@@ -265,7 +266,7 @@ def test_the_model_is_the_rules_on_the_sums(
     conductor = asyncio.run(consortium.run(Conduct(deadline=100.0, patience=100.0)))
     assert finished(conductor)
     assert len(noise) == 4 * ROUNDS
-    np.testing.assert_allclose(conductor.model, expected(agreed, noise), rtol=1e-9)
+    assert_same_model(conductor.model, expected(agreed, noise))
     store = RunStore.resume(tmp_path / "run.db", agreed)
     assert len(list(store.events("answer"))) == 4 * ROUNDS
     store.close()
@@ -321,7 +322,7 @@ def test_statistics_of_all_owners_are_seen_as_one_sum(
     conductor = asyncio.run(consortium.run(Conduct(deadline=100.0, patience=100.0)))
     assert finished(conductor)
     assert len(noise) == 4
-    np.testing.assert_allclose(conductor.model, solved(agreed, noise), rtol=1e-6)
+    assert_same_model(conductor.model, solved(agreed, noise))
     assert verify_run(tmp_path / "run.db", agreed, held["learner"].authority).problems == ()
     for name in NAMES:
         with opened(tmp_path / f"{name}.ledger", name, Fraction(1)) as file:
@@ -345,7 +346,7 @@ def test_an_owner_that_dies_costs_a_sum_of_statistics_an_attempt(
     assert table.charged == [1 + attempts] * 3 + [attempts]
     assert len({tuple(one) for one in noise}) == len(noise) == sum(table.charged), "noise of its own for each attempt"
     if attempts:
-        np.testing.assert_allclose(conductor.model, solved(table.agreed, noise[3:]), rtol=1e-6)
+        assert_same_model(conductor.model, solved(table.agreed, noise[3:]))
     table.close()
     verdict = verify_run(table.path, table.agreed, held["learner"].authority)
     assert (verdict.problems, verdict.outcome) == ((), "finished" if attempts else "stopped")

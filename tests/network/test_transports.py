@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from copriv.errors import Unreachable
@@ -15,7 +14,7 @@ from copriv.network.turns import Conduct
 from copriv.privacy.ledger.read import verify
 from copriv.simulation import simulate
 from network_parties import NAMES, Consortium, agreement, finished
-from network_replay import replayed
+from network_replay import assert_same_model, replayed
 
 KINDS = ["memory", "grpc"]
 
@@ -168,7 +167,7 @@ def test_a_run_equals_the_simulation_with_its_schedule_and_noise(tmp_path: Path,
     assert conductor.stepped == agreed.queries
     data, schedule, noise = replayed(agreed, tmp_path / "run.db")
     same = simulate(agreed, data, runs=1, schedule=schedule, noise=noise, alone=False)
-    np.testing.assert_allclose(conductor.model, same.theta[0], rtol=1e-9, atol=1e-12)
+    assert_same_model(conductor.model, same.theta[0])
     for owner in NAMES:
         assert verify(tmp_path / f"{owner}.ledger").runs[conductor.store.run].charged <= agreed.answers
 
