@@ -14,9 +14,9 @@ them too, by names of its own ("owner.0.epsilon") that whoever calls `fit` never
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -186,6 +186,8 @@ class Settled:
     """What is expected to be left between the best model, 0, and a constant 0, 1 (`copriv.mechanisms.expected`)."""
     constant_gap: float
     """What the best constant is expected to leave: where there is an intercept, less than a constant 0 does."""
+    measured: Measured = field(default_factory=Measured)
+    """In whose units it is asked."""
     noise: float | None = None
     """Of a constant: the scale of the noise on the mean of targets in [−1, 1]."""
 
@@ -230,6 +232,9 @@ def measuring(
 
 COUNTED = 0.5
 """The mean of the shares for which rows count, where it was not measured."""
+CUT = 0.3
+"""Squared bias of a mean of targets that are clipped to a measured interval, over the square of half its width and the noise on
+shares: of open tables (`benchmarks.published`)."""
 SHARES_FOR_RANGES = (0.1, 0.2, 0.4)
 """Shares of ε for ranges that nobody declares: the first that is heard (`LogScale.hidden`). Set by hand, as `LOUDEST` is."""
 
@@ -334,7 +339,7 @@ def without_data(
         classes=of_classes, nothing=mean / (known.width * counted) ** 2, counted=counted,
     )  # fmt: skip
     declared = found[-1].declared
-    constant_gap = declared.constant_gap
+    constant_gap, constants = declared.constant_gap, []
     if model["intercept"]:
         # A model from which less is expected than from a constant without noise is not worth its columns.
         found = [one for one in found if one.gap < constant_gap]
@@ -343,32 +348,49 @@ def without_data(
         alone = replace(declared, loss=Squared(), columns=0, feature_bound=0.0, row_norm=0.0, owners=kinds)
         if weighted:
             alone = WeightedMean.of(declared, kinds)
-        for mechanism in one_answer:
-            for gap, setting in mechanism.expected(alone) if weighted else mechanism.constant(alone):
-                found.append(Candidate(gap, mechanism, setting, alone, pure, 0.0))
-    best = min(found, key=lambda one: one.gap)
-    setting, declared, owners, scale = best.setting, best.declared, best.owners, best.scale
-    learnt = {"gradient_bound": setting.bound, "loss": declared.loss.name, "intercept": declared.intercept}
-    columns_of: dict[str, Any] = {"feature_bound": declared.feature_bound * ROUNDED}
-    if not scale:
-        learnt |= {"intercept": False, "theta_max": 1.0}
-        columns_of = {"feature_bound": ROUNDED, "features": ["constant"]}
-    once = in_one_answer(len(owners), setting.steps[0] if scale else 1.0)
-    document = {
-        **wanted,
-        "agreement": {**wanted["agreement"], **once, "mechanism": best.mechanism.name, **setting.terms},
-        "model": model | learnt,
-        "data": data | columns_of,
-        "owner": owners,
-    }
-    agreement = Agreement.of(weighed(document) if weighted else document)
-    newton = 1.0
-    if of_classes and declared.loss.name != loss.name and loss.smooth:
-        # With H the mean of xxᵀ and g that of yx, y = −1 or 1, the squared loss has the optimum H⁻¹g, and this loss φ the
-        # Newton step −φ′(0)/φ″(0)·H⁻¹g from 0.
-        newton = float(abs(loss.slope(np.zeros(1), np.ones(1))[0]) / loss.curvature)
-    noise = None if scale else _noise_on_mean(agreement) / (Squared.curvature * counted)
-    return Settled(agreement, float(scale), newton, best.gap, constant_gap, noise)
+        constants = [
+            Candidate(gap, mechanism, setting, alone, pure, 0.0)
+            for mechanism in one_answer
+            for gap, setting in (mechanism.expected(alone) if weighted else mechanism.constant(alone))
+        ]
+
+    def settled(best: Candidate) -> Settled:
+        setting, scale = best.setting, best.scale
+        learnt = {
+            "gradient_bound": setting.bound,
+            "loss": best.declared.loss.name,
+            "intercept": best.declared.intercept,
+        }
+        columns_of: dict[str, Any] = {"feature_bound": best.declared.feature_bound * ROUNDED}
+        if not scale:
+            learnt |= {"intercept": False, "theta_max": 1.0}
+            columns_of = {"feature_bound": ROUNDED, "features": ["constant"]}
+        once = in_one_answer(len(best.owners), setting.steps[0] if scale else 1.0)
+        document = {
+            **wanted,
+            "agreement": {**wanted["agreement"], **once, "mechanism": best.mechanism.name, **setting.terms},
+            "model": model | learnt,
+            "data": data | columns_of,
+            "owner": best.owners,
+        }
+        agreement = Agreement.of(weighed(document) if weighted else document)
+        newton = 1.0
+        if of_classes and best.declared.loss.name != loss.name and loss.smooth:
+            # With H the mean of xxᵀ and g that of yx, y = −1 or 1, the squared loss has the optimum H⁻¹g, and this loss φ the
+            # Newton step −φ′(0)/φ″(0)·H⁻¹g from 0.
+            newton = float(abs(loss.slope(np.zeros(1), np.ones(1))[0]) / loss.curvature)
+        noise = None if scale else _noise_on_mean(agreement) / (Squared.curvature * counted)
+        return Settled(agreement, float(scale), newton, best.gap, constant_gap, known, noise)
+
+    best = settled(min([*found, *constants], key=lambda one: one.gap))
+    if not constants or known.size is None or known.width == 1.0:
+        return best
+    # Of targets that no interval cuts, a mean has more noise, and no bias.
+    mean_of_all = settled(min(constants, key=lambda one: one.gap))
+    of_all = declared.constant(Law.LAPLACE.variance * (cast(float, mean_of_all.noise) / known.width) ** 2)[0]
+    if of_all > best.expected_gap + declared.of_gain(CUT * known.noise):
+        return best
+    return replace(mean_of_all, expected_gap=of_all, measured=known.of_all_targets)
 
 
 def enough(

@@ -219,9 +219,9 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 with suppress(AgreementError, InvalidInput):
                     closest = without_data(rest, row_norm, found, nonzero=nonzero, weighted=weighted)
                     closer = closest.scale * 2.0**found.columns
-                    sized = problem_of(closest.agreement, closer, found)
+                    sized = problem_of(closest.agreement, closer, closest.measured)
                     owners_of(sized)
-                    settled, measured = closest, found
+                    settled, measured = closest, closest.measured
                     problem, scale, gap = sized, closer, settled.expected_gap
                 ledgers.append({name: one.of_the_same_fit() for name, one in ledgers[-1].items()})
             theta = train(problem, ledgers[-1])

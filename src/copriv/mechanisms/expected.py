@@ -165,9 +165,8 @@ class Declared:
             return (level + features) * self.whole * self.counted, level / (level + features), weight
         gains = GAINS_OF_CLASSES if self.classes else GAINS
         found = np.array([(gain, constant, 1.0) for gain in gains for constant in constants])
-        if not self.classes:
-            most = max(constants)
-            found = np.vstack([found, (WEAK_GAIN / (1.0 - most), most, 0.0)])
+        most = max(constants)
+        found = np.vstack([found, (WEAK_GAIN / (1.0 - most), most, 0.0)])
         return found[:, 0] * self.whole * self.counted, found[:, 1], found[:, 2]
 
     @property
@@ -175,6 +174,11 @@ class Declared:
         """What the best constant leaves without noise; 1 without an intercept."""
         _, constants, weight = self.gains
         return float(np.average(1.0 - constants, weights=weight))
+
+    def of_gain(self, loss: float) -> float:
+        """A squared error as a share of the gain."""
+        gains, _, weight = self.gains
+        return float(np.average(loss * self.whole * self.counted / gains, weights=weight))
 
     def constant(self, variance: float) -> tuple[float, float]:
         """Expected gap of a constant, a mean released with noise of this variance v, and the step η that it is multiplied by.
@@ -213,7 +217,7 @@ class Declared:
         gain, constant, weight = (one[kind] for one in self.gains)
         h, share = size[lengths, None] * falls[decay], (1.0 - constant)[:, None] * held[decay]
         # A choice may be expected to leave 1 % of the features' gain more than nothing leaves.
-        most = np.full(len(h), np.inf if self.classes else 1.01)
+        most = np.full(len(h), 1.01)
         if self.intercept:
             h, share = np.column_stack([h, np.ones(len(h))]), np.column_stack([share, constant])
             most = (1.0 - constant) * most + 0.5 * curvature * self.nothing / gain

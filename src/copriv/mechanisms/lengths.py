@@ -31,15 +31,16 @@ from copriv.types import Array, Loss, Whole
 
 BINS = 9
 """K: lengths down to 2⁻⁸ of the longest are told apart."""
-_ENDS = 2.0**-8, 2.0**-6, 2.0**-5, 2.0**-4, 2.0**-3, 0.25, 0.5, 0.75
+_ENDS = 2.0**-8, 2.0**-6, 2.0**-5, 2.0**-4, 2.0**-3, 0.25, 0.5, 0.75, *(1.0 - 2.0**-k for k in (4, 6, 8))
 EDGES = np.array([*(-end for end in reversed(_ENDS)), *_ENDS])
-"""Between the bins of targets: close about the middle of a range that may be far too wide, even where it may be uneven."""
+"""Between the bins of targets: close about the middle of a range that may be far too wide, even where it may be uneven, and
+close at its ends, where amounts lie whose largest is far above most."""
 TARGETS = len(EDGES) + 1
 """Bins of targets."""
 SHARES = ((0.1, 0.1),)
 """Shares of ε for this answer, each with the largest scale of noise on the share of rows in a bin at which it is spent: the
 first that is heard, or none."""
-SHARES_OF_RANGES = ((0.1, 0.1), (0.2, 0.1), (0.4, 0.1))
+SHARES_OF_RANGES = ((0.1, 0.07), (0.2, 0.08), (0.4, 0.08))
 """The same for numbers of which ranges alone are declared. A target's range that is ten times too wide costs more than 40 %
 of ε (`benchmarks.published`)."""
 BARELY, SURELY = 3.0, 6.0
@@ -196,22 +197,34 @@ Reading = tuple[float, float, tuple[float, float]]
 """Centre and half width of an interval, and the squared mean and variance of targets that are clipped to it, in its unit."""
 
 
+PARTS = 8
+"""Of each bin, by which the variance of a shape is found that is narrower."""
+
+
+def _cuts(place: float) -> Float[Array, " parts"]:
+    """Where each part of the bins begins (0), or a share of it later."""
+    ends = np.array([-1.0, *EDGES, 1.0])
+    return np.asarray(np.interp((np.arange(PARTS * TARGETS) + place) / PARTS, np.arange(len(ends)), ends))
+
+
 @cache
-def shapes_of_targets() -> Float[Array, "shapes bins"]:
+def shapes_of_targets() -> Float[Array, "shapes bins parts"]:
     """Shares by bin of targets that are uniform, normal or exponential, at any place and of any width, or halves in two."""
     from scipy.special import ndtr
 
     ends = np.array([-1.0, *EDGES, 1.0])
     places = np.unique([*ends, *0.5 * (ends[1:] + ends[:-1])])[:, None]
-    z = (EDGES[:, None, None] - places) / 2.0 ** np.arange(-8.5, 0.6, 0.5)
+    cuts = _cuts(0.0)[1:]
+    z = (cuts[:, None, None] - places) / 2.0 ** np.arange(-8.5, 0.6, 0.5)
     tail = np.exp(-np.abs(z))
     to_right, to_left = np.where(z > 0, 1.0 - tail, 0.0), np.where(z < 0, tail, 1.0)
     below = np.stack([np.clip(0.5 + z / 12.0**0.5, 0.0, 1.0), ndtr(z), to_right, to_left], axis=1).reshape(
-        len(EDGES), -1
+        len(cuts), -1
     )
     found = np.diff(np.vstack([np.zeros_like(below[:1]), below, np.ones_like(below[:1])]), axis=0).T
     one, other = np.triu_indices(TARGETS, 1)
-    return np.vstack([found, 0.5 * (np.eye(TARGETS)[one] + np.eye(TARGETS)[other])])
+    halves = 0.5 * (np.eye(TARGETS)[one] + np.eye(TARGETS)[other])
+    return np.vstack([found, np.repeat(halves / PARTS, PARTS, axis=1)]).reshape(-1, TARGETS, PARTS)
 
 
 def by_bins(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Reading:
@@ -234,7 +247,8 @@ def by_shapes(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Re
     Each shape is as likely as Laplace noise of this scale makes it. Noise in one far bin, which `by_bins` takes for rows, makes
     no other shape likely. Parameters are those of `by_bins`.
     """
-    shapes, fits = shapes_of_targets(), []
+    parts = shapes_of_targets()
+    shapes, fits = parts.sum(axis=2), []
     for outliers in (0.0, OUTLIERS):
         mixed = (1.0 - outliers) * shapes + outliers / TARGETS
         spread = max(scale, 1e-4) + UNLIKE * mixed
@@ -247,12 +261,14 @@ def by_shapes(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Re
     most = min(HEARD * scale, CLIPPED)
     low, above = (int(np.argmax(np.cumsum(each) > most)) for each in (found, found[::-1]))
     centre, width, squares, targets, off = _interval(low, len(found) - above, intercept)
-    told = np.vstack([found, expected, shapes])
-    mean = told @ targets
-    of_found, of_expected, *each = told @ squares - mean**2
+    mean, expected_mean = found @ targets, expected @ targets
+    unlike = (found - expected) @ squares - mean**2 + expected_mean**2
+    within = np.clip((_cuts(0.5) - centre) / width, -1.0, 1.0)  # in the middle of each part
+    of_shapes = parts.reshape(len(parts), -1)
+    each = of_shapes @ within**2 - (of_shapes @ within) ** 2
     # The geometric mean of what it may be: a variance that noise made too large would promise a gain that is not there.
-    variance = np.exp(likely @ np.log(np.maximum(each, 1e-6))) + max(of_found - of_expected, 0.0)
-    return centre, width, (float(mean[0] ** 2 + np.square(found * off).sum()), float(variance))
+    variance = np.exp(likely @ np.log(np.maximum(each, 1e-6))) + max(unlike, 0.0)
+    return centre, width, (float(mean**2 + np.square(found * off).sum()), float(variance))
 
 
 def _few(scale: float) -> float:
@@ -334,6 +350,13 @@ class Measured:
     def by_less(self, times: float, intercept: bool) -> "Measured":
         """What the same answer says if its noise had so many times its scale."""
         return Measured.of(self.noisy, times * self.noise, intercept, self.spent)
+
+    @property
+    def of_all_targets(self) -> "Measured":
+        """The same where targets are asked for as they are declared."""
+        level, variance = self.size or (1.0, 0.0)
+        size = min(self.centre**2 + self.width**2 * level, 1.0), self.width**2 * variance
+        return replace(self, centre=0.0, width=1.0, size=size)
 
     def clipped(self, target: Float[Array, " records"]) -> Float[Array, " records"]:
         """Targets in the unit that was found."""
