@@ -40,7 +40,7 @@ TARGETS = len(EDGES) + 1
 SHARES = ((0.1, 0.1),)
 """Shares of ε for this answer, each with the largest scale of noise on the share of rows in a bin at which it is spent: the
 first that is heard, or none."""
-SHARES_OF_RANGES = ((0.1, 0.07), (0.2, 0.08), (0.4, 0.1))
+SHARES_OF_RANGES = ((0.1, 0.1), (0.2, 0.1), (0.4, 0.1))
 """The same for numbers of which ranges alone are declared. A target's range that is ten times too wide costs more than 40 %
 of ε (`benchmarks.published`)."""
 BARELY, SURELY = 3.0, 6.0
@@ -197,6 +197,8 @@ Reading = tuple[float, float, tuple[float, float]]
 """Centre and half width of an interval, and the squared mean and variance of targets that are clipped to it, in its unit."""
 
 
+AT_END = 0.05
+"""Weight of a narrow shape at an end of the range, of which there are many: noise in bins side by side looks like one."""
 PARTS = 8
 """Of each bin, by which the variance of a shape is found that is narrower."""
 
@@ -208,14 +210,18 @@ def _cuts(place: float) -> Float[Array, " parts"]:
 
 
 @cache
-def shapes_of_targets() -> Float[Array, "shapes bins parts"]:
-    """Shares by bin of targets that are uniform, normal or exponential, at any place and of any width, or halves in two."""
+def shapes_of_targets() -> tuple[Float[Array, "shapes bins parts"], Float[Array, " shapes"]]:
+    """Shares by bin of targets that are uniform, normal or exponential, at any place and of any width, or halves in two.
+
+    Second, the logarithm of their weight: `AT_END` of those at an end of the range and narrow.
+    """
     from scipy.special import ndtr
 
     ends = np.array([-1.0, *EDGES, 1.0])
     places = np.unique([*ends, *0.5 * (ends[1:] + ends[:-1])])[:, None]
     cuts = _cuts(0.0)[1:]
-    z = (cuts[:, None, None] - places) / 2.0 ** np.arange(-8.5, 0.6, 0.5)
+    widths = 2.0 ** np.arange(-8.5, 0.6, 0.5)
+    z = (cuts[:, None, None] - places) / widths
     tail = np.exp(-np.abs(z))
     to_right, to_left = np.where(z > 0, 1.0 - tail, 0.0), np.where(z < 0, tail, 1.0)
     below = np.stack([np.clip(0.5 + z / 12.0**0.5, 0.0, 1.0), ndtr(z), to_right, to_left], axis=1).reshape(
@@ -224,7 +230,9 @@ def shapes_of_targets() -> Float[Array, "shapes bins parts"]:
     found = np.diff(np.vstack([np.zeros_like(below[:1]), below, np.ones_like(below[:1])]), axis=0).T
     one, other = np.triu_indices(TARGETS, 1)
     halves = 0.5 * (np.eye(TARGETS)[one] + np.eye(TARGETS)[other])
-    return np.vstack([found, np.repeat(halves / PARTS, PARTS, axis=1)]).reshape(-1, TARGETS, PARTS)
+    rare = np.broadcast_to((np.abs(places) > 0.75) & (widths < 0.125), (4, *z.shape[1:]))
+    weight = np.append(np.where(rare.ravel(), AT_END, 1.0), np.ones(len(halves)))
+    return np.vstack([found, np.repeat(halves / PARTS, PARTS, axis=1)]).reshape(-1, TARGETS, PARTS), np.log(weight)
 
 
 def by_bins(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Reading:
@@ -247,12 +255,12 @@ def by_shapes(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Re
     Each shape is as likely as Laplace noise of this scale makes it. Noise in one far bin, which `by_bins` takes for rows, makes
     no other shape likely. Parameters are those of `by_bins`.
     """
-    parts = shapes_of_targets()
+    parts, weight = shapes_of_targets()
     shapes, fits = parts.sum(axis=2), []
     for outliers in (0.0, OUTLIERS):
         mixed = (1.0 - outliers) * shapes + outliers / TARGETS
         spread = max(scale, 1e-4) + UNLIKE * mixed
-        fits.append(-(np.abs(noisy - mixed) / spread + np.log(spread)).sum(axis=1))
+        fits.append(weight - (np.abs(noisy - mixed) / spread + np.log(spread)).sum(axis=1))
     likely = np.exp(np.array(fits) - np.max(fits)).sum(axis=0)
     likely /= likely.sum()
     expected = likely @ shapes
@@ -266,8 +274,8 @@ def by_shapes(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Re
     within = np.clip((_cuts(0.5) - centre) / width, -1.0, 1.0)  # in the middle of each part
     of_shapes = parts.reshape(len(parts), -1)
     each = of_shapes @ within**2 - (of_shapes @ within) ** 2
-    # The geometric mean of what it may be: a variance that noise made too large would promise a gain that is not there.
-    variance = np.exp(likely @ np.log(np.maximum(each, 1e-6))) + max(unlike, 0.0)
+    # That of the mean deviation: a variance that noise made too large would promise a gain that is not there.
+    variance = (likely @ np.sqrt(np.maximum(each, 0.0))) ** 2 + max(unlike, 0.0)
     return centre, width, (float(mean**2 + np.square(found * off).sum()), float(variance))
 
 
