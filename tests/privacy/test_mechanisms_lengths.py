@@ -12,7 +12,7 @@ from copriv.estimators import PrivateClassifier, PrivateRegressor, SharedLedger
 from copriv.estimators.declared import Measured, measuring, terms, without_data
 from copriv.losses import Squared
 from copriv.mechanisms.expected import OFF_CENTRE
-from copriv.mechanisms.lengths import BINS, EDGES, TARGETS, Histograms, shares
+from copriv.mechanisms.lengths import BINS, EDGES, TARGETS, Histograms, by_bins, shares
 from copriv.model.records import Records
 
 
@@ -157,13 +157,15 @@ def targets_at(*shares_by_value: tuple[float, float]) -> np.ndarray:
 def test_units_follow_where_hardly_a_row_is_longer() -> None:
     rows = np.zeros(BINS)
     rows[[0, 3, 4]] = 0.01, 0.59, 0.4
-    found = Measured.of(np.concatenate([rows, targets_at((-0.9, 0.5), (-0.6, 0.5))]), 0.005, intercept=True, spent=0.1)
-    assert (found.columns, found.centre, found.width, found.spent) == (3, -0.75, 0.25, 0.1)
+    found = Measured.of(np.concatenate([rows, targets_at((-0.7, 0.5), (-0.4, 0.5))]), 0.005, intercept=True, spent=0.1)
+    assert (found.columns, found.centre, found.width, found.spent) == (3, -0.5, 0.25, 0.1)
     np.testing.assert_allclose(found.rows, [0.6, 0.4, 0, 0, 0, 0])
     mean, variance = found.size
     assert mean == pytest.approx(2 * (0.5 * 0.5 * OFF_CENTRE) ** 2)  # each half of targets is off the middle of its bin
-    assert variance == pytest.approx(0.25 + 1 / 12)  # two bins side by side, uniform within
-    np.testing.assert_allclose(found.clipped(np.array([-1.0, -0.75, 0.3])), [-1.0, 0.0, 1.0])
+    # Two bins side by side: uniform within them or, what is as likely, a narrow heap about the edge between them.
+    assert by_bins(found.noisy[BINS:], 0.005, True)[2][1] == pytest.approx(0.25 + 1 / 12)
+    assert 0.0 < variance < 0.5 * (0.25 + 1 / 12)
+    np.testing.assert_allclose(found.clipped(np.array([-1.0, -0.5, 0.3])), [-1.0, 0.0, 1.0])
     assert Measured.of(rows, 0.0, intercept=True).width == 1.0
 
 
@@ -206,9 +208,9 @@ def test_noise_in_a_far_bin_is_not_taken_for_rows(intercept: bool) -> None:
 def test_where_all_targets_are_in_one_bin_their_mean_is_not_taken_for_its_middle() -> None:
     """It was, so that an intercept was held there: 0.25 of the variance more than a constant in a tenth of skewed fits."""
     answer = np.zeros(TARGETS)
-    answer[0] = 1.0
+    answer[np.searchsorted(EDGES, -0.6)] = 1.0
     found = Measured.of(answer, 0.01, intercept=True)
-    assert (found.centre, found.width) == (-0.875, 0.125)
+    assert (found.centre, found.width) == (-0.625, 0.125)
     assert found.size is not None
     assert found.size[0] == pytest.approx(OFF_CENTRE**2)
 

@@ -200,39 +200,51 @@ Reading = tuple[float, float, tuple[float, float]]
 AT_END = 0.05
 """Weight of a narrow shape at an end of the range, of which there are many: noise in bins side by side looks like one."""
 PARTS = 8
-"""Of each bin, by which the variance of a shape is found that is narrower."""
+"""Of each bin: by them the variance is found of shapes that are narrower than a bin."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shapes:
+    """Targets that are uniform, normal or exponential, at any place and of any width, or half of them in each of two bins."""
+
+    bins: Float[Array, "shapes bins"]
+    """Shares by bin."""
+    parts: Float[Array, "shapes parts"]
+    """Shares by part of a bin."""
+    weight: Float[Array, " shapes"]
+    """Logarithm of the weight."""
+
+    @staticmethod
+    @cache
+    def of_targets() -> "Shapes":
+        from scipy.special import ndtr
+
+        ends = np.array([-1.0, *EDGES, 1.0])
+        places, widths = np.unique([*ends, *0.5 * (ends[1:] + ends[:-1])])[:, None], 2.0 ** np.arange(-8.5, 0.6, 0.5)
+        z = (_cuts(0.0)[1:, None, None] - places) / widths
+        tail = np.exp(-np.abs(z))
+        to_right, to_left = np.where(z > 0, 1.0 - tail, 0.0), np.where(z < 0, tail, 1.0)
+        below = np.stack([np.clip(0.5 + z / 12.0**0.5, 0.0, 1.0), ndtr(z), to_right, to_left], axis=1)
+        below = below.reshape(len(z), -1)
+        found = np.diff(np.vstack([np.zeros_like(below[:1]), below, np.ones_like(below[:1])]), axis=0).T
+        one, other = np.triu_indices(TARGETS, 1)
+        halves = np.repeat(0.5 * (np.eye(TARGETS)[one] + np.eye(TARGETS)[other]) / PARTS, PARTS, axis=1)
+        parts = np.vstack([found, halves])
+        rare = np.broadcast_to((np.abs(places) > 0.75) & (widths < 0.125), (4, *z.shape[1:])).ravel()
+        weight = np.where(np.append(rare, np.zeros(len(halves), bool)), np.log(AT_END), 0.0)
+        return Shapes(parts.reshape(-1, TARGETS, PARTS).sum(axis=2), parts, weight)
+
+    def deviation(self, centre: float, width: float) -> Float[Array, " shapes"]:
+        """Standard deviation of the targets of each, clipped to an interval between bins, in its unit."""
+        within = np.clip((_cuts(0.5) - centre) / width, -1.0, 1.0)
+        uniform = np.where(np.abs(within) < 1.0, np.diff(np.append(_cuts(0.0), 1.0)) / width, 0.0) ** 2 / 12.0
+        return np.asarray(np.sqrt(np.maximum(self.parts @ (within**2 + uniform) - (self.parts @ within) ** 2, 0.0)))
 
 
 def _cuts(place: float) -> Float[Array, " parts"]:
     """Where each part of the bins begins (0), or a share of it later."""
     ends = np.array([-1.0, *EDGES, 1.0])
     return np.asarray(np.interp((np.arange(PARTS * TARGETS) + place) / PARTS, np.arange(len(ends)), ends))
-
-
-@cache
-def shapes_of_targets() -> tuple[Float[Array, "shapes bins parts"], Float[Array, " shapes"]]:
-    """Shares by bin of targets that are uniform, normal or exponential, at any place and of any width, or halves in two.
-
-    Second, the logarithm of their weight: `AT_END` of those at an end of the range and narrow.
-    """
-    from scipy.special import ndtr
-
-    ends = np.array([-1.0, *EDGES, 1.0])
-    places = np.unique([*ends, *0.5 * (ends[1:] + ends[:-1])])[:, None]
-    cuts = _cuts(0.0)[1:]
-    widths = 2.0 ** np.arange(-8.5, 0.6, 0.5)
-    z = (cuts[:, None, None] - places) / widths
-    tail = np.exp(-np.abs(z))
-    to_right, to_left = np.where(z > 0, 1.0 - tail, 0.0), np.where(z < 0, tail, 1.0)
-    below = np.stack([np.clip(0.5 + z / 12.0**0.5, 0.0, 1.0), ndtr(z), to_right, to_left], axis=1).reshape(
-        len(cuts), -1
-    )
-    found = np.diff(np.vstack([np.zeros_like(below[:1]), below, np.ones_like(below[:1])]), axis=0).T
-    one, other = np.triu_indices(TARGETS, 1)
-    halves = 0.5 * (np.eye(TARGETS)[one] + np.eye(TARGETS)[other])
-    rare = np.broadcast_to((np.abs(places) > 0.75) & (widths < 0.125), (4, *z.shape[1:]))
-    weight = np.append(np.where(rare.ravel(), AT_END, 1.0), np.ones(len(halves)))
-    return np.vstack([found, np.repeat(halves / PARTS, PARTS, axis=1)]).reshape(-1, TARGETS, PARTS), np.log(weight)
 
 
 def by_bins(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Reading:
@@ -250,33 +262,29 @@ def by_bins(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Read
 
 
 def by_shapes(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Reading:
-    """Read shares of targets together: what is expected of `shapes_of_targets`, and of the rest what noise does not explain.
+    """Read shares of targets together: what is expected of `Shapes`, and of the rest what noise does not explain.
 
     Each shape is as likely as Laplace noise of this scale makes it. Noise in one far bin, which `by_bins` takes for rows, makes
     no other shape likely. Parameters are those of `by_bins`.
     """
-    parts, weight = shapes_of_targets()
-    shapes, fits = parts.sum(axis=2), []
+    shapes, fits = Shapes.of_targets(), []
     for outliers in (0.0, OUTLIERS):
-        mixed = (1.0 - outliers) * shapes + outliers / TARGETS
+        mixed = (1.0 - outliers) * shapes.bins + outliers / TARGETS
         spread = max(scale, 1e-4) + UNLIKE * mixed
-        fits.append(weight - (np.abs(noisy - mixed) / spread + np.log(spread)).sum(axis=1))
+        fits.append(shapes.weight - (np.abs(noisy - mixed) / spread + np.log(spread)).sum(axis=1))
     likely = np.exp(np.array(fits) - np.max(fits)).sum(axis=0)
     likely /= likely.sum()
-    expected = likely @ shapes
+    expected = likely @ shapes.bins
     over = noisy - expected
     found = shares(expected + np.sign(over) * np.maximum(np.abs(over) - HEARD * scale, 0.0))
     most = min(HEARD * scale, CLIPPED)
     low, above = (int(np.argmax(np.cumsum(each) > most)) for each in (found, found[::-1]))
     centre, width, squares, targets, off = _interval(low, len(found) - above, intercept)
-    mean, expected_mean = found @ targets, expected @ targets
-    unlike = (found - expected) @ squares - mean**2 + expected_mean**2
-    within = np.clip((_cuts(0.5) - centre) / width, -1.0, 1.0)  # in the middle of each part
-    of_shapes = parts.reshape(len(parts), -1)
-    each = of_shapes @ within**2 - (of_shapes @ within) ** 2
-    # That of the mean deviation: a variance that noise made too large would promise a gain that is not there.
-    variance = (likely @ np.sqrt(np.maximum(each, 0.0))) ** 2 + max(unlike, 0.0)
-    return centre, width, (float(mean**2 + np.square(found * off).sum()), float(variance))
+    mean = float(found @ targets)
+    unlike = float((found - expected) @ squares) - mean**2 + float(expected @ targets) ** 2
+    # The square of what a deviation is expected to be: one that noise made too large would promise a gain that is not there.
+    variance = float(likely @ shapes.deviation(centre, width)) ** 2 + max(unlike, 0.0)
+    return centre, width, (mean**2 + float(np.square(found * off).sum()), variance)
 
 
 def _few(scale: float) -> float:
