@@ -303,11 +303,10 @@ def answers_of(signed: Agreement) -> np.ndarray:
 def test_tables_after_a_pilot_have_rows_as_long_and_targets_where_they_were_seen(tmp_path: Path) -> None:
     terms, rng = wide(4.0), np.random.default_rng(0)
     before = before_pilot(Problem.declared(terms))
-    place = int(np.searchsorted(EDGES, 0.02))
-    known = told(before, terms.phases[0], np.tile(np.eye(BINS + TARGETS)[[3, BINS + place]].sum(axis=0), (3, 1)))
+    known = told(before, terms.phases[0], np.tile(np.eye(BINS + TARGETS)[[3, 20]].sum(axis=0), (3, 1)))
     drawn = [known.tables.draw(rng, 400) for _ in range(20)]
     lengths = [np.median(np.linalg.norm(each.features, axis=1)) for each in drawn]
     assert min(lengths) > 1 / 16
     assert max(lengths) <= 1 / 8 * 1.5
-    low, high = (50 + 600 * EDGES[place - 1 : place + 1]).tolist()
+    low, high = (50 + 600 * EDGES[20 - BINS - 1 : 20 - BINS + 1]).tolist()
     assert all(low < np.median(each.target) < high for each in drawn)

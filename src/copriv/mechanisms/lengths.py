@@ -31,10 +31,9 @@ from copriv.types import Array, Loss, Whole
 
 BINS = 9
 """K: lengths down to 2⁻⁸ of the longest are told apart."""
-_ENDS = 2.0**-8, 2.0**-6, 2.0**-5, 2.0**-4, 2.0**-3, 0.25, 0.5, 0.75, *(1.0 - 2.0**-k for k in (4, 6, 8))
+_ENDS = 2.0**-8, 2.0**-6, 2.0**-5, 2.0**-4, 2.0**-3, 0.25, 0.5, 0.75
 EDGES = np.array([*(-end for end in reversed(_ENDS)), *_ENDS])
-"""Between the bins of targets: close about the middle of a range that may be far too wide, even where it may be uneven, and
-close at its ends, where amounts lie whose largest is far above most."""
+"""Between the bins of targets: close about the middle of a range that may be far too wide, even where it may be uneven."""
 TARGETS = len(EDGES) + 1
 """Bins of targets."""
 SHARES = ((0.1, 0.1),)
@@ -197,8 +196,6 @@ Reading = tuple[float, float, tuple[float, float]]
 """Centre and half width of an interval, and the squared mean and variance of targets that are clipped to it, in its unit."""
 
 
-AT_END = 0.05
-"""Weight of a narrow shape at an end of the range, of which there are many: noise in bins side by side looks like one."""
 PARTS = 8
 """Of each bin: by them the variance is found of shapes that are narrower than a bin."""
 
@@ -211,8 +208,6 @@ class Shapes:
     """Shares by bin."""
     parts: Float[Array, "shapes parts"]
     """Shares by part of a bin."""
-    weight: Float[Array, " shapes"]
-    """Logarithm of the weight."""
 
     @staticmethod
     @cache
@@ -220,8 +215,8 @@ class Shapes:
         from scipy.special import ndtr
 
         ends = np.array([-1.0, *EDGES, 1.0])
-        places, widths = np.unique([*ends, *0.5 * (ends[1:] + ends[:-1])])[:, None], 2.0 ** np.arange(-8.5, 0.6, 0.5)
-        z = (_cuts(0.0)[1:, None, None] - places) / widths
+        places = np.unique([*ends, *0.5 * (ends[1:] + ends[:-1])])[:, None]
+        z = (_cuts(0.0)[1:, None, None] - places) / 2.0 ** np.arange(-8.5, 0.6, 0.5)
         tail = np.exp(-np.abs(z))
         to_right, to_left = np.where(z > 0, 1.0 - tail, 0.0), np.where(z < 0, tail, 1.0)
         below = np.stack([np.clip(0.5 + z / 12.0**0.5, 0.0, 1.0), ndtr(z), to_right, to_left], axis=1)
@@ -230,9 +225,7 @@ class Shapes:
         one, other = np.triu_indices(TARGETS, 1)
         halves = np.repeat(0.5 * (np.eye(TARGETS)[one] + np.eye(TARGETS)[other]) / PARTS, PARTS, axis=1)
         parts = np.vstack([found, halves])
-        rare = np.broadcast_to((np.abs(places) > 0.75) & (widths < 0.125), (4, *z.shape[1:])).ravel()
-        weight = np.where(np.append(rare, np.zeros(len(halves), bool)), np.log(AT_END), 0.0)
-        return Shapes(parts.reshape(-1, TARGETS, PARTS).sum(axis=2), parts, weight)
+        return Shapes(parts.reshape(-1, TARGETS, PARTS).sum(axis=2), parts)
 
     def deviation(self, centre: float, width: float) -> Float[Array, " shapes"]:
         """Standard deviation of the targets of each, clipped to an interval between bins, in its unit."""
@@ -271,7 +264,7 @@ def by_shapes(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Re
     for outliers in (0.0, OUTLIERS):
         mixed = (1.0 - outliers) * shapes.bins + outliers / TARGETS
         spread = max(scale, 1e-4) + UNLIKE * mixed
-        fits.append(shapes.weight - (np.abs(noisy - mixed) / spread + np.log(spread)).sum(axis=1))
+        fits.append(-(np.abs(noisy - mixed) / spread + np.log(spread)).sum(axis=1))
     likely = np.exp(np.array(fits) - np.max(fits)).sum(axis=0)
     likely /= likely.sum()
     expected = likely @ shapes.bins
