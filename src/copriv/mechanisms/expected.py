@@ -14,6 +14,7 @@ is a model of 0, and with an intercept the target's mean at the same ε.
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 from jaxtyping import Float
@@ -229,14 +230,20 @@ class Declared:
 class WeightedMean(Declared):
     """The target's mean where rows count for shares, which nobody knows: the coefficient of one column, 1 in every row."""
 
+    fit: Declared | None = None
+    """The fit with an intercept that it takes the place of."""
+
     @classmethod
     def of(cls, fit: Declared, owners: tuple[tuple[int, float, float], ...]) -> "WeightedMean":
-        """In the place of a fit with an intercept, whose gains it is judged by."""
+        """In the place of a fit with an intercept."""
         known = {one.name: getattr(fit, one.name) for one in fields(fit)}
         alone = {"columns": 1, "intercept": False, "feature_bound": 1.0, "row_norm": 1.0, "tightness": 1.0}
-        made = cls(**{**known, **alone, "loss": Squared(), "owners": owners})
-        vars(made)["gains"] = replace(fit, loss=Squared()).gains
-        return made
+        return cls(**{**known, **alone, "loss": Squared(), "owners": owners, "fit": fit})
+
+    @cached_property
+    def gains(self) -> tuple[Float[Array, " gains"], Float[Array, " gains"], Float[Array, " gains"]]:
+        """Those of the fit."""
+        return replace(cast(Declared, self.fit), loss=Squared()).gains
 
     def tables(self, curvature: float) -> "Tables":
         """Two directions: what features would explain, of no curvature, and the mean."""
