@@ -126,7 +126,8 @@ class Model(Shown):
         if not (unfinished or model.finished_run):
             raise InvalidInput(
                 f"{path}: the run of this model did not finish ({model.record.get('outcome') or 'it does not say why'}), so "
-                "it may have learned nothing; let it finish by copriv learner --resume, or use it as it is by --unfinished"
+                "it may have learned nothing; let it finish by copriv learner --resume, if it can go on, or use it as it is by "
+                "--unfinished"
             )
         if for_use and not (unfinished or model.agreement.mechanism.gives_model):
             stopped = "the run stopped after its pilot: " if model.record.get("kept") else ""
