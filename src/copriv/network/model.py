@@ -130,10 +130,12 @@ class Model(Shown):
                 "--unfinished"
             )
         if for_use and not (unfinished or model.agreement.mechanism.gives_model):
-            stopped = "the run stopped after its pilot: " if model.record.get("kept") else ""
+            stopped, do = "", "agree on another mechanism, or "
+            if model.record.get("kept"):  # a pilot's mechanism is nobody's choice
+                stopped, do = "the run stopped after its pilot: ", ""
             raise InvalidInput(
                 f'{path}: {stopped}no model follows from mechanism "{model.agreement.agreement.mechanism}", and the file has '
-                "the agreed start; agree on another mechanism, or use it as it is by --unfinished"
+                f"the agreed start; {do}use it as it is by --unfinished"
             )
         return model
 
