@@ -22,7 +22,7 @@ from copriv.losses import Squared
 from copriv.model.records import Records
 from copriv.network.agent import respond
 from copriv.network.model import Model
-from copriv.network.run_state import Conductor
+from copriv.network.run_state import Conductor, Decision
 from copriv.network.setup import digest_of, make_consortium
 from copriv.network.store import RunStore
 from copriv.network.turns import Conduct
@@ -31,7 +31,7 @@ from copriv.privacy.ledger import MemoryLedger
 from copriv.protocol import Answer, Query
 from copriv.report.public_rows import PublicRows
 from network_parties import keys
-from phased_parties import piloted
+from phased_parties import conducted, keep, piloted
 from unsigned import unsigned
 
 AGREED = Agreement.of(
@@ -259,8 +259,35 @@ def test_the_public_rows_of_a_pilot_are_signed_and_no_others_are_taken(
     command = ["learner", path, "--keys", str(rows.parent), "--store", "new.db", "--listen", "127.0.0.1:0"]
     write_parquet(read_table(rows).to_arrow()[:40], tmp_path / "others.parquet")
     assert run([*command, "--public", str(tmp_path / "others.parquet")]) == 2
-    assert "--public: other rows than those that were signed before the pilot" in capsys.readouterr().err
+    assert "--public: another file of rows than the one that was signed before the pilot" in capsys.readouterr().err
     assert not Path("new.db").exists()
+
+
+def test_public_rows_are_named_by_the_file_that_was_read_whatever_becomes_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was read again once the pilot's answers were there: changed meanwhile, it gave the run the hash of other rows."""
+    drafted = piloted().replace(data={"dataset": "lending-embedded", "public_rows": 50})
+    agreed = make_consortium(drafted, tmp_path / "made").agreement
+    keys, given, said = tmp_path / "made" / "learner", list[Any](), list[Any]()
+    signed = agreed.agreement.pilot_terms
+    assert signed is not None
+
+    def begun(*_: Any, decide: Any, **__: Any) -> Any:
+        given.append(decide)
+        raise CoprivError("enough")
+
+    def decided(*handed: Any) -> Decision:
+        said.append(handed[-1])
+        return keep(handed[0])
+
+    monkeypatch.setattr("copriv.network.learner.Learner", begun)
+    monkeypatch.setattr("copriv.report.phases.decided", decided)
+    path = tmp_path / "made" / "agreement.toml"
+    assert run(["learner", str(path), "--keys", str(keys), "--store", str(tmp_path / "new.db")]) != 0
+    (keys / "public.parquet").unlink()
+    conductor = conducted(tmp_path, piloted(), given[0])
+    assert (said, conductor.run.kept) == ([signed.public], "joining pays for nobody")
 
 
 def test_a_run_that_nobody_joins_is_no_success_and_its_model_is_not_used(

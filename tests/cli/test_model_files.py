@@ -291,6 +291,28 @@ def test_a_model_of_a_pilot_alone_is_said_to_be_that(
         assert (sentence in " ".join(capsys.readouterr().err.split())) == bool(kept)
 
 
+@pytest.mark.parametrize(
+    ("record", "sentence"),
+    [
+        ({"phases": [{}]}, "the run did not go beyond its pilot. The model is of the pilot's answers alone."),
+        ({"phases": [{}, {}]}, ""),
+        (
+            {"kept": "joining pays for nobody", "personalized_at_home": {}},
+            "stopped after its pilot. The model, but for the owner's own records, is of the pilot's answers alone.",
+        ),
+    ],
+)
+def test_it_is_said_what_of_a_model_is_of_the_pilot(
+    folder: Path, record: dict[str, Any], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a run that was killed in its pilot nothing was said, and of an owner's own model that it is the pilot's alone."""
+    made = model()
+    assert predict(folder, replace(made, record=made.record | record), "--unfinished") == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert sentence in said
+    assert ("pilot" in said) == bool(sentence)
+
+
 def test_a_report_beside_a_model_whose_run_did_not_finish(tmp_path: Path) -> None:
     """The last answer of an owner never comes."""
     left = run_left_behind(tmp_path, agreement(horizon=9, answers=3), arrives=lambda name, k: (name, k) != (OWNER, 3))

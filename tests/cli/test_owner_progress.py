@@ -8,6 +8,7 @@ import pytest
 from copriv.cli import following
 from copriv.privacy.ledger.lines import RunTotals, Totals
 from network_parties import agreement
+from phased_parties import piloted
 
 
 def totals(answered, spent):
@@ -23,6 +24,14 @@ def test_it_says_what_was_answered_spent_and_how_long_nothing_was_asked():
     at_work = following.owner_line("a", agreed, totals(3, "3/4"), frozenset(), 0.1)
     assert at_work == f"a: 3 of {agreed.answers} answers, 0.75 of 1 spent, in 1 run"
     assert following.owner_line("a", agreed, totals(3, "3/4"), frozenset(), 12.3).endswith("; waiting for 12 s")
+
+
+def test_the_answers_of_both_phases_are_counted():
+    """It said "3 of 2 answers" at the end of a run of two answers after a pilot."""
+    sums = Totals(owner="a", lifetime=Fraction(1), spent=Fraction(0))
+    assert "a: 0 of 4 answers" in following.owner_line("a", piloted(), sums, frozenset(), 0.0)
+    sums.runs["r"] = RunTotals("f", Fraction(1), 4, charged=3, answered=3)
+    assert "a: 3 of 4 answers" in following.owner_line("a", piloted(), sums, frozenset(), 0.0)
 
 
 def test_runs_before_this_process_are_spent_and_not_counted_as_answers_of_this_one():

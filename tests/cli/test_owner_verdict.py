@@ -54,6 +54,15 @@ def _ask(home: Path, *more: str, name: str = "a") -> int:
     return run([*asked, *(str(home / one) if (home / one).suffix else one for one in more)])
 
 
+def test_of_a_run_that_stopped_after_its_pilot_it_says_what_the_model_is(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = home / "run.json"
+    path.write_text(path.read_text().replace('"run": "1"', '"run": "1", "kept": "joining pays for nobody"'))
+    assert _ask(home, "--model", "run.json") == 0
+    assert "The model is of the pilot's answers alone." in " ".join(capsys.readouterr().err.split())
+
+
 def test_after_a_run_it_judges_the_released_model(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _ask(home, "--model", "run.json", "--out", "said.json") == 0
     told = capsys.readouterr()

@@ -50,4 +50,5 @@ def test_it_says_after_how_many_pilots_the_run_would_stop(copriv, agreement, wor
     assert (json.loads(done.out)["pilots_that_stop"], done.code) == (stopping, 0), done.err
     said = " ".join(copriv("simulate", agreement, "--runs", 2).out.split())
     assert ("After 2 of 2 simulated pilots the run would stop" in said) == bool(stopping)
-    assert ("After 0 of 2 simulated pilots the run would stop" in said) == (not stopping)
+    assert ("After none of the 2 simulated pilots the run would stop: by the answers" in said) == (not stopping)
+    assert ("joining pays for nobody" in said) == bool(stopping)

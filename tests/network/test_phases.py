@@ -1,6 +1,7 @@
 """A run of two phases over a network: a pilot, what is chosen by its answers, and the run after it, each on its own budget."""
 
 import asyncio
+import re
 import sqlite3
 import time
 from contextlib import suppress
@@ -19,6 +20,7 @@ from copriv.network.store import RunStore, StoreFailed
 from copriv.network.turns import Conduct
 from copriv.network.verify import verify_run
 from copriv.owner import Owner
+from copriv.privacy.ledger import PhaseBudget
 from copriv.privacy.ledger.read import read_lines, verify
 from ledger_files import opened
 from network_parties import NAMES, Consortium, finished
@@ -187,7 +189,10 @@ def test_an_owner_that_lost_its_answer_of_the_pilot_ends_the_run_with_what_to_do
     assert conductor.outcome is not None
     assert (conductor.outcome.status, conductor.run.phase) == ("stopped", 1)
     assert "bank-1 lost its one answer of the pilot" in conductor.outcome.reason
-    assert "Sign a new agreement for what every owner has left of its epsilon" in conductor.outcome.reason
+    assert (
+        "Sign a new agreement for what every owner has left of its epsilon (at most 0.75 of 1), "
+        in conductor.outcome.reason
+    )
     assert (
         "lifetime_epsilon of each policy must allow what is spent and what that may spend" in conductor.outcome.reason
     )
@@ -197,4 +202,20 @@ def test_an_owner_that_lost_its_answer_of_the_pilot_ends_the_run_with_what_to_do
         with pytest.raises(BudgetRefused, match=r"cannot go on, sign a new agreement .* lifetime_epsilon") as refused:
             file.run(piloted().fingerprint, "0" * 32, Fraction(1), 4)  # the same agreement once more, in another run
         assert len(str(refused.value)) < _LONGEST_REASON  # of which no more is shown
+        assert "an epsilon of at most 0.75;" in str(refused.value)
         file.run(anew.fingerprint, "again", Fraction(3, 4), sum(phase.answers for phase in anew.phases_in_numbers()))
+
+
+def test_what_is_said_to_be_left_after_a_lost_pilot_can_be_signed(tmp_path: Path) -> None:
+    """Of 1 and a pilot of 0.1, 0.9 as a float is more than is left, and was refused although "0.900 is left"."""
+    agreed, spent = piloted(share=0.1), Fraction(0.1)
+    assert Fraction(0.9) > 1 - spent
+    with opened(tmp_path / "bank-1.ledger", NAMES[0], Fraction(1)) as file:
+        lost = file.run(agreed.fingerprint, "lost", Fraction(1), 4)
+        first = PhaseBudget(1, spent, 1, Fraction(0), agreed.phases[0].fingerprint)
+        lost.charge("a" * 64, np.zeros(3), spent, phase=first)
+        with pytest.raises(BudgetRefused, match=r"it may spend 0\.9, and 0\.8999999999999999 is left") as refused:
+            file.run("b" * 64, "again", Fraction(0.9), 4)
+        (left,) = re.findall(r"an epsilon of at most ([\d.]+);", str(refused.value))
+        assert float(left) == agreed.phases[-1].owner[0].epsilon  # which the learner says of the lost pilot
+        file.run("b" * 64, "again", Fraction(float(left)), 4)

@@ -85,9 +85,9 @@ def test_the_one_file_is_all_of_it_after_every_charge_and_a_kill(place: tuple[Pa
     elsewhere.mkdir()
     moved = Path(shutil.copy(path, elsewhere / "only-this.ledger"))
     assert verify(moved).spent == 1
-    assert "0.000 is left of the lifetime budget" in spend(moved, keys, "another run")
+    assert "0.0 is left of the lifetime budget" in spend(moved, keys, "another run")
     path.rename(tmp_path / "renamed.ledger")
-    assert "0.000 is left of the lifetime budget" in spend(tmp_path / "renamed.ledger", keys, "a third")
+    assert "0.0 is left of the lifetime budget" in spend(tmp_path / "renamed.ledger", keys, "a third")
 
 
 def test_each_charge_is_in_the_file_and_at_its_witness_before_it_returns(place: tuple[Path, Path]) -> None:
@@ -177,7 +177,7 @@ def test_what_a_lost_ledger_had_spent_is_carried_over(place: tuple[Path, Path]) 
     create_ledger(path, "bank", keys, carry=lost[:8])
     totals = verify(path, witness=keys)
     assert (totals.spent, totals.before) == (5 * EIGHTH, 5 * EIGHTH)
-    assert "0.375 is left of the lifetime budget of 1.000" in spend(path, keys, "next")
+    assert "0.375 is left of the lifetime budget of 1.0" in spend(path, keys, "next")
     found = path.with_name("found-again.ledger")
     found.write_bytes(old)
     assert "is not the ledger that these keys have used" in spend(found, keys, "r", 3)

@@ -13,7 +13,7 @@ import pytest
 from copriv.agreement import Agreement
 from copriv.display.ledger import phases_spent, totals_fields
 from copriv.display.run import compared, now_known, phases_told, promises
-from copriv.errors import InvalidInput
+from copriv.errors import AgreementError, InvalidInput
 from copriv.forecast import phases
 from copriv.network.keys import Keys
 from copriv.network.model import Model
@@ -96,6 +96,15 @@ def declared() -> Agreement:
     return Agreement.of(document)
 
 
+def test_without_public_rows_no_file_of_them_is_signed() -> None:
+    """The pilot's answers were given first, and the run did not verify: it named no file, and one was signed."""
+    terms = declared().agreement.pilot_terms
+    assert terms is not None
+    signed = {**terms.model_dump(exclude_none=True), "public": "a" * 64}
+    with pytest.raises(AgreementError, match=r"agreement\.pilot_terms\.public: .*data\.public_rows = 0"):
+        declared().replace(agreement={"pilot_terms": signed})
+
+
 @pytest.mark.parametrize("agreed", [piloted(), declared()], ids=["pilot", "lengths"])
 def test_an_owner_gets_its_report_of_a_run_that_stopped_after_its_pilot(tmp_path: Path, agreed: Agreement) -> None:
     """Of a pilot without public rows it was refused, as no model follows; and it said that the run was at its end."""
@@ -124,7 +133,9 @@ def test_an_owner_gets_its_report_of_a_run_that_stopped_after_its_pilot(tmp_path
     assert "docs/proofs/phases.md" in text
     assert "docs/proofs/laplace.md" not in text
     if asked == "lengths":
-        with pytest.raises(InvalidInput, match="the run stopped after its pilot: no model follows"):
+        with pytest.raises(
+            InvalidInput, match=r"after its pilot: no model follows from .* the agreed start; use it as it is"
+        ):
             Model.load(tmp_path / "run.json")
 
 

@@ -33,6 +33,12 @@ def check_pilot(agreed: AgreedTerms) -> None:
         raise AgreementError(
             "agreement.pilot: clips every gradient, and model.gradient_bound_assumed says that nothing does; leave one out"
         )
+    asked = agreed.agreement.pilot_terms
+    if agreed.data.declared_only and asked is not None and asked.public is not None:
+        raise AgreementError(
+            "agreement.pilot_terms.public: names a file of public rows, and data.public_rows = 0 says that none are public; "
+            "leave one of the two out"
+        )
     share, least = agreed.agreement.pilot, min(owner.epsilon for owner in agreed.owner)
     if isinstance(share, float) and min(share * least, _rest(least, share)) < LEAST_BUDGET:
         raise AgreementError(

@@ -101,8 +101,9 @@ def owner_line(name: str, agreement: Agreement, totals: Totals, before: frozense
     """
     runs = [run for key, run in totals.runs.items() if key not in before] or list(totals.runs.values())[-1:]
     answered = runs[-1].answered if runs else 0
+    most = runs[-1].cap if runs else sum(phase.answers for phase in agreement.phases)
     waiting = "" if idle < 2 * _LOOK else f"; waiting for {idle:.0f} s"
-    return f"{name}: {answered} of {agreement.answers} answers, {spent(totals)}{waiting}"
+    return f"{name}: {answered} of {most} answers, {spent(totals)}{waiting}"
 
 
 async def beside(work: Awaitable[Any], name: str, agreement: Agreement, totals: Callable[[], Totals]) -> Any:

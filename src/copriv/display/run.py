@@ -93,11 +93,16 @@ def phases_told(record: dict[str, Any]) -> list[str | Table]:
     return told
 
 
-def of_pilot_alone(mechanism: Mechanism) -> str:
-    """Say what the model is of a run that stopped after a pilot by this mechanism."""
+def of_pilot_alone(mechanism: Mechanism, at_home: bool = False) -> str:
+    """Say what the model is of a run that ended with a pilot by this mechanism.
+
+    at_home: the model is an owner's own, made of its own records and of what the run gave.
+    """
+    what = "The model" + ", but for the owner's own records," * at_home
     if not mechanism.gives_model:
-        return "No model follows from the pilot's answers alone: the model file has the agreed start."
-    return "The model is of the pilot's answers alone."
+        has = f"{what} has" if at_home else "the model file has"
+        return f"No model follows from the pilot's answers alone: {has[0].lower()}{has[1:]} the agreed start."
+    return f"{what} is of the pilot's answers alone."
 
 
 def promises(agreement: Agreement, name: str) -> list[str]:

@@ -126,13 +126,16 @@ class Model(Shown):
         if not (unfinished or model.finished_run):
             raise InvalidInput(
                 f"{path}: the run of this model did not finish ({model.record.get('outcome') or 'it does not say why'}), so "
-                "it may have learned nothing; let it finish by copriv learner --resume, or use it as it is by --unfinished"
+                "it may have learned nothing; let it finish by copriv learner --resume, if it can go on, or use it as it is by "
+                "--unfinished"
             )
         if for_use and not (unfinished or model.agreement.mechanism.gives_model):
-            stopped = "the run stopped after its pilot: " if model.record.get("kept") else ""
+            stopped, do = "", "agree on another mechanism, or "
+            if model.record.get("kept"):  # a pilot's mechanism is nobody's choice
+                stopped, do = "the run stopped after its pilot: ", ""
             raise InvalidInput(
                 f'{path}: {stopped}no model follows from mechanism "{model.agreement.agreement.mechanism}", and the file has '
-                "the agreed start; agree on another mechanism, or use it as it is by --unfinished"
+                f"the agreed start; {do}use it as it is by --unfinished"
             )
         return model
 

@@ -529,10 +529,14 @@ class Conductor:
         lost = ", ".join(name for name, party in self.parties.items() if party.lost)
         if not lost or not self.run.agreed.has_pilot or self.run.phase > 1:
             return ""
+        # In full, since 1 - 0.1 as it is written, 0.9, may be more than what the ledger has left.
+        tables = zip(self.run.agreed.owner_tables, self.run.agreed.phases[-1].owner_tables, strict=True)
+        left = sorted({(whole.epsilon, rest.epsilon) for whole, rest in tables})
+        most = ", ".join(f"{rest!r} of {whole:g}" for whole, rest in left[:3]) + ", and so on" * (len(left) > 3)
         return (
             f"; {lost} lost its one answer of the pilot in a crash: it stays paid for, and resuming cannot bring it back. Sign "
-            "a new agreement for what every owner has left of its epsilon, without a pilot (pilot = 0) or with a new one; "
-            "lifetime_epsilon of each policy must allow what is spent and what that may spend"
+            f"a new agreement for what every owner has left of its epsilon (at most {most}), without a pilot (pilot = 0) or "
+            "with a new one; lifetime_epsilon of each policy must allow what is spent and what that may spend"
         )
 
     def _ends_with_its_certificate(self) -> bool:

@@ -91,7 +91,7 @@ def command(
     from copriv.network.learner import Learner
     from copriv.network.portable import needed
     from copriv.network.run_state import Conductor
-    from copriv.network.setup import digest_of, load_dictionary, n_parameters
+    from copriv.network.setup import load_dictionary, n_parameters
     from copriv.network.store import RunStore
     from copriv.network.turns import Conduct
 
@@ -127,14 +127,14 @@ def command(
         ).under(terms)
         dictionary = load_dictionary(terms, agreement)
         p = n_parameters(terms, dictionary)
-        rows, strata, table = _public_rows(terms, public, keys, dictionary)
-        if terms.has_pilot and table is None and not terms.data.declared_only:
+        rows, strata, digest = _public_rows(terms, public, keys, dictionary)
+        if terms.has_pilot and digest is None and not terms.data.declared_only:
             raise UsageError("--public: what follows the pilot is planned on public rows; give the learner's")
         asked = terms.agreement.pilot_terms
-        if asked is not None and table is not None and asked.public not in (None, digest_of(table)):
+        if asked is not None and digest is not None and asked.public not in (None, digest):
             raise UsageError(
-                "--public: other rows than those that were signed before the pilot; give the file that copriv init wrote for "
-                "the learner"
+                "--public: another file of rows than the one that was signed before the pilot; give that one, as copriv init "
+                "wrote it for the learner"
             )
         kept = store
         if stay:  # each agreement's run has its own file, and is resumed from it
@@ -188,7 +188,7 @@ def command(
             with Following(conductor, events), watched(conductor, rows, strata, ui, ui_port) as conduct_it:
                 conducted = Learner(
                     conductor, GrpcListener(listen, own), keys=own, pace=pace, on_listening=listening,
-                    decide=_decision(terms, rows, strata, table),
+                    decide=_decision(terms, rows, strata, digest),
                 )  # fmt: skip
                 with going_on(how):
                     outcome = conduct_it(service.attended(conducted.run(), figures))
@@ -250,20 +250,19 @@ def _existing_model(run: "RunStore", path: Path) -> "Model | None":
 
 
 def _decision(
-    agreed: Agreement, rows: "Records | None", strata: tuple[str, ...] | None, table: Path | None
+    agreed: Agreement, rows: "Records | None", strata: tuple[str, ...] | None, digest: str | None
 ) -> "Callable[[Run], Decision] | None":
     """Function that plans the run after a pilot from its answers; None where the agreed public rows are not given."""
-    if table is None and not agreed.data.declared_only:
+    if digest is None and not agreed.data.declared_only:
         return None
 
     def decide(run: "Run") -> "Decision":
-        from copriv.network.setup import digest_of
         from copriv.report.phases import decided
 
         whose = f"{len(run.whose_answers)} of {counted(len(run.parties), 'owner')}"
         what = f"the sum of the answers of {whose} is" if run.agreement.summed else f"the answers of {whose} are"
         log(f"pilot: {what} here, and what follows is planned by that")
-        decision = decided(run, rows, strata, None if table is None else digest_of(table))
+        decision = decided(run, rows, strata, digest)
         log(now_known(dict(decision.said), decision.chosen is None))
         log(decision.reason)
         return decision
@@ -273,12 +272,14 @@ def _decision(
 
 def _public_rows(
     agreement: Agreement, table: Path | None, keys: Path | None, dictionary: "PublicDictionary | None"
-) -> tuple["Records | None", tuple[str, ...] | None, Path | None]:
-    """The learner's public rows, their strata and their file: `table`, else public.parquet beside the keys, if it is there.
+) -> tuple["Records | None", tuple[str, ...] | None, str | None]:
+    """The learner's public rows, their strata and their file's SHA-256.
 
+    The file is `table`, else public.parquet beside the keys, if it is there. It is read here alone: one that is changed or
+    moved away during a run would give that run the hash of other rows than it is planned by.
     Raises DataError for a `table` that cannot be read; the file beside the keys is then ignored.
     """
-    from copriv.network.setup import PUBLIC, public_records, public_strata
+    from copriv.network.setup import PUBLIC, digest_of, public_records, public_strata
 
     rows = table
     if rows is None and keys is not None and (keys / PUBLIC).is_file():
@@ -286,7 +287,7 @@ def _public_rows(
     if rows is None:
         return None, None, None
     try:
-        return public_records(agreement, rows, dictionary), public_strata(agreement, rows), rows
+        return public_records(agreement, rows, dictionary), public_strata(agreement, rows), digest_of(rows)
     except CoprivError as error:
         if table is not None:
             raise

@@ -201,13 +201,21 @@ def policy_file(path: Path | None, keys: Path | None) -> Path | None:
 
 def model_for_use(path: Path, unfinished: bool) -> "Model":
     """The model of a file (`Model.load`); one of a pilot alone is said to be that on standard error."""
-    from copriv.display.run import of_pilot_alone
     from copriv.network.model import Model
 
     model = Model.load(path, unfinished)
-    if model.record.get("kept"):
-        log(f"{path}: the run stopped after its pilot. {of_pilot_alone(model.agreement.mechanism)}")
+    tell_if_of_pilot(path, model)
     return model
+
+
+def tell_if_of_pilot(path: Path, model: "Model") -> None:
+    """Say on standard error of a model of a pilot alone that it is that, whether or not its run could go on."""
+    from copriv.display.run import of_pilot_alone
+
+    kept = bool(model.record.get("kept"))
+    if kept or len(model.record.get("phases", ())) == 1:  # a run of one phase has no list of them
+        how = "stopped after its pilot" if kept else "did not go beyond its pilot"
+        log(f"{path}: the run {how}. {of_pilot_alone(model.agreement.mechanism, model.at_home)}")
 
 
 def authority_in(keys: Path | None, file: Path | None = None) -> bytes | None:

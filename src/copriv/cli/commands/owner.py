@@ -161,7 +161,7 @@ def serve(
                 look()
             how = f"the run is over ({reason})"
             if reason.startswith(STOPPED):
-                how = f"the run was {reason}; start this command again when the learner goes on with it"
+                how = f"the run was {reason}; start this command again if the learner goes on with it"
             typer.echo(f"{name}: {how}; {spent(file.totals)}")
 
     with operated(service, metrics):
@@ -211,7 +211,6 @@ def verdict(
     from copriv.cli.output import replace_own_file
     from copriv.display.verdict import at_home
     from copriv.forecast.result import read_forecast
-    from copriv.network.model import Model
     from copriv.problem.personalization import rows_at_home
 
     if model is not None and forecast is not None:
@@ -220,7 +219,7 @@ def verdict(
     terms, dictionary = Agreement.load(agreement), None
     released: Any = None
     if model is not None:
-        common = Model.load(model, unfinished).released()
+        common = options.model_for_use(model, unfinished).released()
         # That of a run with a pilot has the terms that followed it, and the fingerprint of those that were signed before.
         if common.record.get("agreed", common.agreement.fingerprint) != terms.fingerprint:
             raise InvalidInput(f"{model}: is the model of another agreement than {agreement}; give the one of this run")
@@ -268,6 +267,7 @@ def learn(
     model = model or run.with_suffix(".json")
     options.check_target("--out", to, run, data, model)
     made = own_model(run, model, name, str(data), options.authority_in(keys), unfinished)
+    options.tell_if_of_pilot(to, made)
     found = made.record["learned_at_home"]
     how = f"your records as they are, and the answers of {listed(found['answers_of'] or ['nobody else'])}"
     _kept_at_home(to, made, {"schema": "copriv.learned/1", "path": str(to), **found}, how, as_json)

@@ -73,8 +73,12 @@ def command(
         told.append(
             f"{pilots}, and a plan after each for an equal part of the runs. Epsilon is what a pilot leaves; verdicts on own "
             "records and noise scales are those after the first. "
-            f"After {stopping} of {pilots} the run would stop, since by the answers joining pays for nobody"
-            + ("; it is simulated all the same." if stopping else ".")
+            + (
+                f"After {stopping} of {pilots} the run would stop, since by the answers joining pays for nobody; it is "
+                "simulated all the same."
+                if stopping
+                else f"After none of the {pilots} the run would stop: by the answers joining pays, or it is open for whom."
+            )
         )
     elif planned is not None:
         document = json.dumps({**json.loads(document), "planned": planned}, indent=2)

@@ -18,6 +18,7 @@ together with the answers of that phase alone.
 import threading
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import inf, nextafter
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -326,6 +327,12 @@ def refuse_overspending(owner: str, cost: Cost, budget: Cost, spent: Cost, answe
             f"{owner} refused: asked for delta {float(δ):g}, spent {float(gone_delta):g} of {float(most_delta):g}. "
             f"Agree on a mechanism of pure epsilon, or raise delta.{whose}"
         )
+
+
+def largest_within(budget: Fraction) -> float:
+    """The largest float that is at most a budget."""
+    nearest = float(budget)
+    return nearest if Fraction(nearest) <= budget else nextafter(nearest, -inf)
 
 
 def overspent(owner: str, asked: Fraction, budget: Fraction, spent: Fraction, answers_left: int) -> str:

@@ -44,6 +44,7 @@ from copriv.privacy.ledger import (
     PhaseBudget,
     RunTotals,
     Sums,
+    largest_within,
     refuse_overspending,
 )
 from copriv.privacy.ledger.book import Book, home
@@ -140,11 +141,14 @@ class LedgerFile(Chain):
         if run not in totals.runs:
             left = totals.lifetime - totals.committed
             if epsilon > left:
+                # In full: with fewer digits, what was asked for and what is left may look the same.
+                rest = largest_within(left)
+                most = f", an epsilon of at most {rest!r}" * (rest > 0)
                 raise BudgetRefused(
-                    f"{totals.owner} refused run {run!r}: it may spend {float(epsilon):.3f}, and "
-                    f"{float(left):.3f} is left of the lifetime budget of {float(totals.lifetime):.3f}. "
+                    f"{totals.owner} refused run {run!r}: it may spend {float(epsilon)!r}, and "
+                    f"{rest!r} is left of the lifetime budget of {float(totals.lifetime)!r}. "
                     "Continue the earlier run (copriv learner --resume). If it cannot go on, sign a new agreement for what is "
-                    "left; lifetime_epsilon in the policy must allow it and what is spent."
+                    f"left{most}; lifetime_epsilon in the policy must allow it and what is spent."
                 )
             if delta > totals.lifetime_delta - totals.spent_delta:
                 raise BudgetRefused(
