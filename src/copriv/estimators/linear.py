@@ -7,6 +7,7 @@ which alone reads rows once they are checked; docs/how-to/estimators.md says wha
 """
 
 import warnings
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import copy, deepcopy
 from fractions import Fraction
@@ -177,21 +178,8 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         with in_the_callers_words(fewest):
             problem = problem_of(agreement, scale, measured)
         shared = self.shared_ledger
-        if len(whose) > 1 and (
-            again := repeated(whose, np.column_stack([X, np.asarray(y, float) if self._regressor else target]))
-        ):
-            warnings.warn(
-                f"owners: all rows of {shortened(again)} stand under other labels too. If they are the same people, each of "
-                "them pays once for every label, and the ledger, which counts the dearest owner of a fit, reads too little",
-                RuntimeWarning, stacklevel=3,
-            )  # fmt: skip
-        if shared.fits:
-            warnings.warn(
-                f"fit {shared.fits + 1} in one ledger, which reads epsilon {shared.spent:g}: every fit of a "
-                "cross-validation or search spends, and its scores, which come from private rows without noise, are "
-                "not private. To choose on public rows instead: docs/how-to/estimators.md",
-                SpendingWarning, stacklevel=3,
-            )  # fmt: skip
+        _warn_of_labels(whose, lambda: np.column_stack([X, np.asarray(y, float) if self._regressor else target]))
+        _warn_of_spending(shared)
         # What a first answer leaves of δ is not known before it: the whole budget must be there.
         paying = whole["owner"] if lengths or ranging_under else problem.agreement.to_dict()["owner"]
         costs = {one["name"]: (Fraction(one["epsilon"]), Fraction(one["delta"])) for one in paying}
@@ -241,13 +229,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             *ranges.coefficients(scale * theta[: X.shape[1]] if scale else np.zeros(X.shape[1])),
             measured.centre + float(theta[-1]) if self.fit_intercept else 0.0,
         )
-        if measured.counted < LIGHT:
-            warnings.warn(
-                f"sample_weight: rows count for {measured.counted:.0%} of weight_cap in the mean. All else is noise, and where "
-                "targets lie is told of all rows alike: of heavy rows that are unlike the others they may be cut. Declare a "
-                "smaller weight_cap, or closer target_bounds",
-                RuntimeWarning, stacklevel=3,
-            )  # fmt: skip
+        _warn_of_light_rows(measured.counted)
         if lengths and settled and settled.drowned:  # what was measured says so; the fit is whole
             _warn_of_noise(settled, enough(rest, row_norm, measured, nonzero, weighted), whole)
         return self
@@ -397,6 +379,38 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
     def _threshold(self) -> float:
         """Where the Huber loss turns straight, for a target in [−1, 1]; other losses ignore it."""
         return 1.0
+
+
+def _warn_of_labels(whose: Mapping[str, Any], rows: Callable[[], Any]) -> None:
+    """Say that all rows of a label stand under others, too, where they do."""
+    if len(whose) > 1 and (again := repeated(whose, rows())):
+        warnings.warn(
+            f"owners: all rows of {shortened(again)} stand under other labels too. If they are the same people, each of them "
+            "pays once for every label, and the ledger, which counts the dearest owner of a fit, reads too little",
+            RuntimeWarning, stacklevel=4,
+        )  # fmt: skip
+
+
+def _warn_of_spending(shared: SharedLedger) -> None:
+    """Say that a ledger has counted fits before."""
+    if shared.fits:
+        warnings.warn(
+            f"fit {shared.fits + 1} in one ledger, which reads epsilon {shared.spent:g}: every fit of a "
+            "cross-validation or search spends, and its scores, which come from private rows without noise, are "
+            "not private. To choose on public rows instead: docs/how-to/estimators.md",
+            SpendingWarning, stacklevel=4,
+        )  # fmt: skip
+
+
+def _warn_of_light_rows(counted: float) -> None:
+    """Say what it costs that rows count for so little of `weight_cap`, where they do."""
+    if counted < LIGHT:
+        warnings.warn(
+            f"sample_weight: rows count for {counted:.0%} of weight_cap in the mean. All else is noise, and where targets lie "
+            "is told of all rows alike: of heavy rows that are unlike the others they may be cut. Declare a smaller "
+            "weight_cap, or closer target_bounds",
+            RuntimeWarning, stacklevel=4,
+        )  # fmt: skip
 
 
 def _warn_of_noise(settled: Settled, times: float | None, wanted: Any) -> None:
