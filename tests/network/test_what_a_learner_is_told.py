@@ -146,7 +146,7 @@ def without_its_line(file: LedgerFile) -> None:
     ("lifetime", "queries", "happens", "why", "code"),
     [
         (Fraction(1), 6, None, "spent 1.000 of 1.000", "budget"),
-        (Fraction(1, 2), 1, None, "0.500 is left", "budget"),
+        (Fraction(1, 2), 1, None, "0.5 is left of the lifetime budget of 0.5", "budget"),
         (Fraction(1), 1, replaced, "Jansen.ledger", "ledger"),
         (Fraction(1), 1, without_its_line, "Jansen.ledger", "ledger"),
     ],

@@ -17,7 +17,7 @@ from copriv.errors import AgreementError, CoprivError, DataError, UsageError
 from copriv.forecast.assessment import Assessment, Band
 from copriv.forecast.standalone_models import WithoutJoining
 from copriv.model.records import Records
-from copriv.network.setup import make_consortium
+from copriv.network.setup import digest_of, make_consortium
 from copriv.populations.dealt import OwnerLaws, heterogeneity_of, knows_owners
 from copriv.populations.owner_posterior import Evidence
 from copriv.populations.public_sample import PublicSample
@@ -444,9 +444,9 @@ def test_the_agreement_names_the_column_and_it_is_found_in_the_public_file(tmp_p
     assert heterogeneity_of(PublicSample(problem)).source == "strata"
     made = make_consortium(terms, tmp_path / "run")
     assert "school" in pq.read_schema(tmp_path / "run" / "learner" / "public.parquet").names
-    rows, strata, file = _public_rows(made.agreement, None, tmp_path / "run" / "learner", made.dictionary)
+    rows, strata, digest = _public_rows(made.agreement, None, tmp_path / "run" / "learner", made.dictionary)
     assert rows is not None
-    assert file == tmp_path / "run" / "learner" / "public.parquet"
+    assert digest == digest_of(tmp_path / "run" / "learner" / "public.parquet")
     assert strata == ("o0",) * 40 + ("o1",) * 40
     assert len(rows) == 80
 
