@@ -306,7 +306,7 @@ def test_other_mechanisms_by_the_same_four_commands(site: Site, said: str) -> No
 @pytest.mark.parametrize("pilot", [0, pytest.param(0.1, marks=pytest.mark.slow)])
 def test_owners_without_public_rows_run_what_a_forecast_plans_for_them(tmp_path: Path, pilot: float) -> None:
     """From declared columns alone: plan, pilot, files, run and model; `verify` computes plan and model again from answers."""
-    columns = {"features": ["a", "b"], "target": "y", "bounds": {"a": [0, 100], "b": [-1, 10], "y": [0, 1000]}}
+    columns = {"features": ["a", "b"], "target": "y", "bounds": {"a": [0, 10], "b": [-1, 1], "y": [0, 100]}}
     wanted = Agreement.of({
         "agreement": {"rule": "auto", "horizon": 100, "pilot": pilot, "goal": "common"},
         "model": {"loss": "squared", "intercept": True},
@@ -320,7 +320,7 @@ def test_owners_without_public_rows_run_what_a_forecast_plans_for_them(tmp_path:
         rng = np.random.default_rng(3)
         for name in planned.owner_names:
             a, b = rng.uniform(0, 10, 500), rng.uniform(-1, 1, 500)
-            y = np.clip(40 + 3 * a + 10 * b + rng.normal(0, 5, 500), 0, 100)
+            y = np.clip(40 + 3 * a + 10 * b + rng.normal(0, 30, 500), 0, 100)
             pa.parquet.write_table(pa.table({"a": a, "b": b, "y": y}), site.folder / name / "data.parquet")
         learner = site.learner("--json")
         owners = [site.owner(name) for name in planned.owner_names]

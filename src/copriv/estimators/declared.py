@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -383,14 +383,14 @@ def without_data(
         return Settled(agreement, float(scale), newton, best.gap, constant_gap, known, noise)
 
     best = settled(min([*found, *constants], key=lambda one: one.gap))
-    if not constants or known.size is None or known.width == 1.0:
+    if best.noise is None or known.size is None or known.width == 1.0:
         return best
     # Of targets that no interval cuts, a mean has more noise, and no bias.
-    mean_of_all = settled(min(constants, key=lambda one: one.gap))
-    of_all = declared.constant(Law.LAPLACE.variance * (cast(float, mean_of_all.noise) / known.width) ** 2)[0]
-    if of_all > best.expected_gap + declared.of_gain(CUT * known.noise):
+    alone = replace(declared, loss=Squared())
+    of_all = alone.constant(counted * Law.LAPLACE.variance * (best.noise / known.width) ** 2)[0]
+    if of_all > best.expected_gap + alone.of_gain(CUT * known.noise):
         return best
-    return replace(mean_of_all, expected_gap=of_all, measured=known.of_all_targets)
+    return replace(best, expected_gap=of_all, measured=known.of_all_targets)
 
 
 def enough(

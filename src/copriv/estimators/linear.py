@@ -143,6 +143,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         )  # fmt: skip
         stand_in, public_records, scale, gap, lengths, measured = None, None, 1.0, None, None, Measured()
         settled: Settled | None = None
+        known = measured
         fewest, row_norm, whole, ranging_under = min(map(len, whose.values())), None, wanted, None
         unknown = self._of_no_range(ranges)
         if unknown:
@@ -209,7 +210,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                     closer = closest.scale * 2.0**found.columns
                     sized = problem_of(closest.agreement, closer, closest.measured)
                     owners_of(sized)
-                    settled, measured = closest, closest.measured
+                    settled, measured, known = closest, closest.measured, found
                     problem, scale, gap = sized, closer, settled.expected_gap
                 ledgers.append({name: one.of_the_same_fit() for name, one in ledgers[-1].items()})
             theta = train(problem, ledgers[-1])
@@ -231,7 +232,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         )
         _warn_of_light_rows(measured.counted)
         if lengths and settled and settled.drowned:  # what was measured says so; the fit is whole
-            _warn_of_noise(settled, enough(rest, row_norm, measured, nonzero, weighted), whole)
+            _warn_of_noise(settled, enough(rest, row_norm, known, nonzero, weighted), whole)
         return self
 
     @property
