@@ -118,10 +118,10 @@ def test_classes_that_features_hardly_tell_apart_are_not_fitted_from_noise() -> 
 def test_a_constant_of_skewed_targets_is_not_the_mean_of_clipped_ones() -> None:
     """Of counts that are mostly 0 or 1 the measured interval has nine in ten: clipped to it, a mean is 0.19 deviations off."""
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (5000, 14)), np.minimum(rng.poisson(0.4, 5000), 6)
+    X, y = rng.uniform(-1, 1, (5000, 150)), np.minimum(rng.poisson(0.4, 5000), 6)  # too many columns for a model
     y = np.where(rng.random(5000) < 0.05, rng.integers(2, 12, 5000), y)
     model = PrivateRegressor(epsilon=0.1, bounds=(-1, 1), target_bounds=(0, 12))
-    # One in fifteen is further off at most: ten of 19 less than once in a million.
+    # None of 15 was further off: ten of 19 are less than once in a million, as long as fewer than one in 15 is.
     off = [(model.fit(X, y).intercept_ - y.mean()) ** 2 for _ in range(19)]
     assert np.median(off) <= 0.005 * y.var()
 
