@@ -328,14 +328,19 @@ def test_owners_without_public_rows_run_what_a_forecast_plans_for_them(tmp_path:
         assert [owner.wait(20) for owner in owners] == [0, 0], owners[0].errors
         record = json.loads(learner.said)["record"]
         assert (record["status"], record["realised"]["public"]) == ("finished", None)
-        assert (learner.errors.count("Now we know"), len(record.get("phases", []))) == ((1, 2) if pilot else (0, 0))
+        # By what the noise of a pilot happens to say joining may pay for nobody, so that the run rightly stops after it.
+        stopped = bool(pilot and record.get("kept"))
+        assert (learner.errors.count("Now we know"), len(record.get("phases", []))) == (
+            (1, 2 - stopped) if pilot else (0, 0)
+        )
         for name in planned.owner_names:
-            assert 8 - 1e-12 < verify(site.folder / name / "data.ledger").spent <= 8
+            spent = verify(site.folder / name / "data.ledger").spent
+            assert 0 < spent < 1 if stopped else 8 - 1e-12 < spent <= 8
         checked = site.copriv("verify", "run.db", "--model", "run.json")
         assert checked.wait(60) == 0, checked.said
-        assert ("What followed the pilot was planned again" in checked.said) == bool(pilot)
+        assert stopped or ("What followed the pilot was planned again" in checked.said) == bool(pilot)
         at_home = ("owner", "verdict", "agreement.toml", "--name", "bank-1", "--data", "bank-1/data.parquet")
-        for released in ((), ("--model", "run.json")):
+        for released in ((),) if stopped else ((), ("--model", "run.json")):
             asked = site.copriv(*at_home, *released)
             assert asked.wait(60) == 0, asked.errors
             assert "bank-1" in asked.said
