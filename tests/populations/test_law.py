@@ -311,6 +311,20 @@ def test_a_model_without_a_constant_is_not_taken_for_noise():
     assert np.mean(worse) < 0.2  # it was 0.6
 
 
+@pytest.mark.parametrize("rounded", [0.0, 1e-9, 1e-3])
+@pytest.mark.parametrize("c", [0.0, 1e-5])
+def test_a_column_that_is_the_sum_of_others_makes_no_targets_that_nobody_has(c, rounded):
+    """A longer row is no such sum: with coefficients of a million, targets of a world were 26,000 times the largest."""
+    rng = np.random.default_rng(3)
+    parts = rng.exponential(size=(400, 2))
+    total = parts.sum(axis=1) - 2.0 + rounded * rng.normal(size=400)
+    X = np.column_stack([parts, total, np.ones(400)]) / 10.0
+    y = X @ [1.0, 2.0, 0.0, 1.0] + 0.1 * rng.standard_t(3, size=400)
+    law = Law(problem_of(X, y, c=c))
+    for seed in range(5):
+        assert np.abs(law.draw((seed,)).pool.owners[0].target).max() < 4.0 * np.abs(y).max()
+
+
 def test_columns_of_two_values_and_constants_are_not_longer_than_they_were_seen():
     """A level stays a level in whatever unit it is agreed, and a constant the constant that it is."""
     rng = np.random.default_rng(3)
