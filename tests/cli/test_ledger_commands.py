@@ -64,7 +64,8 @@ def test_verify_holds_a_ledger_against_its_witness(
     head = charged(path, keys)
     code, said = copriv(capsys, "ledger", "verify", path, "--keys", keys)
     assert (code, said.strip().endswith(f". Head {head}")) == (0, True)
-    assert copriv(capsys, "ledger", "show", path)[1].strip().endswith(f". Head {head}")
+    assert copriv(capsys, "ledger", "show", path)[1].strip().endswith(f"; 0.75 left. Head {head}")
+    assert json.loads(copriv(capsys, "ledger", "show", path, "--json")[1])["left"] == 0.75
     path.write_bytes(old)
     assert copriv(capsys, "ledger", "verify", path)[0] == 0, "the file alone is whole"
     for option, value in (("--keys", keys), ("--head", head)):

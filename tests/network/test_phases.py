@@ -206,6 +206,32 @@ def test_an_owner_that_lost_its_answer_of_the_pilot_ends_the_run_with_what_to_do
         file.run(anew.fingerprint, "again", Fraction(3, 4), sum(phase.answers for phase in anew.phases_in_numbers()))
 
 
+def test_a_pilot_without_an_owner_that_is_barred_ends_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consortium, answered = Consortium(tmp_path, piloted()), Conductor.answered
+
+    def fails(self: Conductor, answer: Any, now: float) -> bool:
+        if answer.owner == NAMES[0]:
+            raise RuntimeError("whatever it sent")
+        return answered(self, answer, now)
+
+    monkeypatch.setattr(Conductor, "answered", fails)
+
+    async def whole() -> Conductor:
+        owners = [asyncio.ensure_future(consortium.own(i)) for i in range(3)]
+        conductor = await consortium.learn(QUICK, decide=goes_on())
+        for task in owners:
+            task.cancel()
+        return conductor
+
+    conductor = asyncio.run(asyncio.wait_for(whole(), 60))
+    assert conductor.outcome is not None
+    assert (conductor.outcome.status, conductor.run.phase) == ("stopped", 1)
+    assert "bank-1 cannot take part in this run again, and resuming does not change that" in conductor.outcome.reason
+    assert "what every owner has left of its epsilon (at most 0.75 of 1), " in conductor.outcome.reason
+
+
 def test_what_is_said_to_be_left_after_a_lost_pilot_can_be_signed(tmp_path: Path) -> None:
     """Of 1 and a pilot of 0.1, 0.9 as a float is more than is left, and was refused although "0.900 is left"."""
     agreed, spent = piloted(share=0.1), Fraction(0.1)

@@ -575,7 +575,8 @@ def test_an_owner_that_signs_something_else_is_out_and_nobody_is_charged(
     conductor = table.play()
     assert conductor.outcome is not None
     assert conductor.outcome.status == "stopped"
-    assert "bank-2" in conductor.outcome.reason
+    assert "bank-2 cannot take part in this run again, and resuming does not change that" in conductor.outcome.reason
+    assert "to go on, sign a new agreement for what every owner has left" in conductor.outcome.reason
     assert table.charged == [0, 0, 0, 0]
     assert conductor.parties["bank-2"].barred
 

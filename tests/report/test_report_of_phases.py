@@ -103,6 +103,8 @@ def test_without_public_rows_no_file_of_them_is_signed() -> None:
     signed = {**terms.model_dump(exclude_none=True), "public": "a" * 64}
     with pytest.raises(AgreementError, match=r"agreement\.pilot_terms\.public: .*data\.public_rows = 0"):
         declared().replace(agreement={"pilot_terms": signed})
+    with pytest.raises(AgreementError, match="'zz'; it is the SHA-256 of the learner's public rows"):
+        declared().replace(agreement={"pilot_terms": {**signed, "public": "zz"}})
 
 
 @pytest.mark.parametrize("agreed", [piloted(), declared()], ids=["pilot", "lengths"])

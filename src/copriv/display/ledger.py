@@ -5,6 +5,7 @@ from typing import Any
 
 from copriv.formatting.numbers import counted
 from copriv.formatting.sanitize import printable
+from copriv.privacy.ledger import largest_within
 from copriv.privacy.ledger.lines import Line, RunTotals, Totals
 
 
@@ -19,6 +20,16 @@ def spent(totals: Totals) -> str:
     if totals.before > 0:
         words += f", {float(totals.before):.6g} of it in a ledger before this one"
     return words
+
+
+def left(totals: Totals) -> float:
+    """The largest epsilon that can still be signed."""
+    return largest_within(max(totals.lifetime - totals.committed, Fraction(0)))
+
+
+def spent_and_left(totals: Totals) -> str:
+    """Describe what is spent, and in full what is left."""
+    return f"{spent(totals)}; {left(totals)!r} left"
 
 
 def phases_spent(run: str, totals: RunTotals) -> str:
@@ -72,6 +83,7 @@ def totals_fields(totals: Totals) -> dict[str, Any]:
         "spent": float(totals.spent),
         "spent_exactly": str(totals.spent),
         "ahead": float(totals.ahead),
+        "left": left(totals),
         "before": float(totals.before),
         "lifetime_delta": float(totals.lifetime_delta),
         "spent_delta": float(totals.spent_delta),

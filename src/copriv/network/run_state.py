@@ -511,7 +511,7 @@ class Conductor:
             if self.run.complete:
                 self.end("finished", f"every owner gave all its answers, {so_far}")
             else:
-                self.end("stopped", f"no owner can be asked any more, {so_far}{self._after_a_lost_pilot()}")
+                self.end("stopped", f"no owner can be asked any more, {so_far}{self._what_to_do()}")
         elif self.held:
             self._turns.progress = self._turns.now  # the time of a pause does not count as waiting
         elif self.talk == "choose":
@@ -524,19 +524,26 @@ class Conductor:
             self._turns.offered |= offered
             self._outbox += [(name, Offer(self.run.opened + 1)) for name in sorted(offered)]
 
-    def _after_a_lost_pilot(self) -> str:
-        """Advice for a pilot in which an owner lost its one answer, which cannot be given again; "" otherwise."""
+    def _what_to_do(self) -> str:
+        """Advice where an owner is missing whom resuming cannot bring back: it lost an answer, or is barred; "" otherwise."""
         lost = ", ".join(name for name, party in self.parties.items() if party.lost)
-        if not lost or not self.run.agreed.has_pilot or self.run.phase > 1:
+        barred = ", ".join(name for name, party in self.parties.items() if party.barred)
+        if not lost and not barred:
             return ""
+        in_pilot = self.run.agreed.has_pilot and self.run.phase == 1
+        whose = "its one answer of the pilot" if in_pilot else "an answer"
+        why = f"{lost} lost {whose} in a crash: it stays paid for, and resuming cannot bring it back"
+        if barred:
+            why = f"{barred} cannot take part in this run again, and resuming does not change that"
+        if not in_pilot:
+            return f"; {why}. The model so far is kept; to go on, sign a new agreement for what every owner has left"
         # In full, since 1 - 0.1 as it is written, 0.9, may be more than what the ledger has left.
         tables = zip(self.run.agreed.owner_tables, self.run.agreed.phases[-1].owner_tables, strict=True)
         left = sorted({(whole.epsilon, rest.epsilon) for whole, rest in tables})
         most = ", ".join(f"{rest!r} of {whole:g}" for whole, rest in left[:3]) + ", and so on" * (len(left) > 3)
         return (
-            f"; {lost} lost its one answer of the pilot in a crash: it stays paid for, and resuming cannot bring it back. Sign "
-            f"a new agreement for what every owner has left of its epsilon (at most {most}), without a pilot (pilot = 0) or "
-            "with a new one; lifetime_epsilon of each policy must allow what is spent and what that may spend"
+            f"; {why}. Sign a new agreement for what every owner has left of its epsilon (at most {most}), without a pilot "
+            "(pilot = 0) or with a new one; lifetime_epsilon of each policy must allow what is spent and what that may spend"
         )
 
     def _ends_with_its_certificate(self) -> bool:

@@ -100,7 +100,7 @@ class Turns:
         """Whether an owner may give another answer in this run; marks it as out where all its answers are given."""
         party = self._run.parties[owner]
         if not party.out and party.answered >= self._m and self._run.turn_of(owner) is None:
-            party.out = f"all {self._m} answers given"
+            party.out = "its answer is given" if self._m == 1 else f"all {self._m} answers given"
         return not party.out
 
     def may_ask(self, participant: int) -> bool:

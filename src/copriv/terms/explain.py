@@ -27,6 +27,7 @@ _REMEDIES = {
     "agreement.pilot_terms": "copriv forecast --out DIR writes them from the public rows",
     "agreement.ranges": "give [low, high] for each term that the pilot's answers may choose, such as step = [0.1, 1.0]",
     "agreement.seed": "give a whole number, 0 or more",
+    "agreement.pilot_terms.public": "it is the SHA-256 of the learner's public rows; copriv init --network writes it",
     "model.loss": "name a loss, such as squared",
     "model.gradient_bound": 'give a number, or "auto" to have it planned',
     "model.theta_max": "it is how large a parameter may be; give a number such as 100000.0",
@@ -113,7 +114,9 @@ def _problem(
     first = errors[0]
     if not place:
         return str(first["msg"]).removeprefix("Value error, ")
-    table, key, *_ = (*(str(part) for part in place if not isinstance(part, int)), "")  # key "": a whole table
+    table, key, *deeper = (*(str(part) for part in place if not isinstance(part, int)), "")  # key "": a whole table
+    if f"{table}.{key}.{''.join(deeper)}" in _REMEDIES:
+        key = f"{key}.{''.join(deeper)}"
     lacks_values = first["type"] == "missing" and len(place) > 2 and isinstance(place[-1], int)
     path = ".".join(printable(str(part), 60) for part in (place[:-1] if lacks_values else place))
     if owner := _owner(place, document):

@@ -9,7 +9,7 @@ import typer
 from copriv.cli.commands import options
 from copriv.cli.commands.options import option
 from copriv.cli.console import answer, plain_table, tell
-from copriv.display.ledger import line_fields, phases_spent, spent, totals_fields
+from copriv.display.ledger import line_fields, phases_spent, spent_and_left, totals_fields
 from copriv.formatting.sanitize import printable
 from copriv.privacy.ledger.create import adopt as adopted
 from copriv.privacy.ledger.create import create_ledger
@@ -51,7 +51,7 @@ def show(path: options.LedgerPath, as_json: options.AsJson = False) -> None:
             cost = [f"{float(line.epsilon):.6g}", f"{float(line.delta):.6g}"]
         table.add_row(str(line.number), *map(printable, words), *cost[: 1 + with_delta])
     phases = [phases_spent(run, each) for run, each in totals.runs.items() if each.phases]
-    tell(table, *phases, f"{printable(totals.owner)}: {spent(totals)}. Head {totals.head}")
+    tell(table, *phases, f"{printable(totals.owner)}: {spent_and_left(totals)}. Head {totals.head}")
 
 
 def verify(
@@ -63,7 +63,7 @@ def verify(
 ) -> None:
     """Check every line of a ledger and the sums; with --keys or --head, also that no older copy was put back."""
     totals = verified(path, head, keys or witness)
-    said = f"{totals.lines} lines, unbroken. {printable(totals.owner)}: {spent(totals)}. Head {totals.head}"
+    said = f"{totals.lines} lines, unbroken. {printable(totals.owner)}: {spent_and_left(totals)}. Head {totals.head}"
     answer(as_json, {"schema": "copriv.ledger-verified/1", "ok": True, **totals_fields(totals)}, [said])
 
 
