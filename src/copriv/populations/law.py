@@ -381,14 +381,14 @@ class Law:
     def _slopes(self) -> Array:
         """Coefficients of the agreed model's fit, which extrapolate targets to rows longer than any public one.
 
-        Regularized: where a column is nearly the sum of others theirs are anything, and a row that is made longer is no such
-        sum. Those of `model` are not used: it always has a constant, whose error would grow with the length of the rows and
-        appear as a cost of clipping.
+        Where a column is nearly the sum of others, theirs are anything, and a row that is made longer is no such sum: no such
+        direction is extrapolated. Those of `model` are not used: it always has a constant, whose error would grow with the
+        length of the rows and appear as a cost of clipping.
         """
         x = self.problem.as_agreed(self.rows).features
-        U, s, Vt = np.linalg.svd(x, full_matrices=False)
-        held = max(1e-7 * float(s[0]) ** 2, 1e-300)
-        return np.asarray((Vt.T * (s / (s**2 + held))) @ (U.T @ self.rows.target))[: self.rows.features.shape[1]]
+        unit = np.maximum(np.linalg.norm(x, axis=0), 1e-300)
+        found = np.linalg.lstsq(x / unit, self.rows.target, rcond=1e-3)[0] / unit
+        return np.asarray(found[: self.rows.features.shape[1]])
 
     @cached_property
     def numbers(self) -> Bool[np.ndarray, " p"]:
