@@ -19,7 +19,7 @@ from typing import cast
 import numpy as np
 from jaxtyping import Float
 
-from copriv.losses import OfMargin, Squared
+from copriv.losses import Logistic, OfMargin, Squared
 from copriv.privacy.noise import Order
 from copriv.rules.rule import SharedSum
 from copriv.types import Array, LinearLoss
@@ -34,7 +34,7 @@ EXPLAINED = (0.9, 0.5, 0.2)
 """Share of the target's variance (without an intercept, of its mean square) that features explain, where that was measured."""
 CONSTANTS = (0.5, 0.1)
 """Share of the gain that the intercept has, where targets were not measured."""
-WEAK_GAIN, WEAK_EXPLAINED = 0.05, 0.1
+WEAK_GAIN, WEAK_GAIN_OF_NUMBERS, WEAK_EXPLAINED = 0.05, 0.01, 0.1
 """Of features of tables that no choice is made for, but on which none may be worse than nothing: their gain, and the share
 that they explain of a target that was measured."""
 ROUNDED = 1 + 1e-9
@@ -51,6 +51,12 @@ SLOPES = ((1.0, 0.0), (0.75, 0.002), (0.6, 0.026), (0.5, 0.08))
 """Candidates for the bound on slopes of the logistic loss, the last what they are at 0, each with the share of the gain that
 the model without noise then misses: scores grow by up to two fifths, and keep their order. By quadrature over normal scores
 of standard deviation 1.5."""
+SLOPES_OF_NUMBERS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15)
+"""Candidates for the bound on slopes of the squared loss, over the slope at half the target's range: larger residuals count as
+by the Huber loss."""
+CURVED, MISSED = (1.0, 0.98, 0.9, 0.77, 0.6, 0.4), (0.0, 0.006, 0.012, 0.02, 0.03, 0.06)
+"""For each, the share of the curvature that it leaves, and the share of the gain that the model without noise then misses: set
+by hand on open tables."""
 OFF_CENTRE = 1 / 3
 """Root mean square of a target's mean, from the middle of its range, over half of the range (`benchmarks.published`)."""
 MIDDLE = 0.2
@@ -98,6 +104,9 @@ class Declared:
     """Share of the rows by (‖x‖₂ over its largest)², in bins that halve the length from 1 on; empty where unknown."""
     size: tuple[float, float] | None = None
     """Squared mean and variance of y over its largest; None where unknown, and of classes."""
+    off_mean: tuple[float, ...] = ()
+    """How far off the mean a bound on slopes leads, for each of `SLOPES_OF_NUMBERS`: squared, over half of the target's range;
+    empty where targets were not measured."""
     classes: bool = False
     """Whether targets are labels, −1 and 1, whatever the loss that is asked for."""
     nothing: float = 0.0
@@ -167,8 +176,20 @@ class Declared:
         gains = GAINS_OF_CLASSES if self.classes else GAINS
         found = np.array([(gain, constant, 1.0) for gain in gains for constant in constants])
         most = max(constants)
-        found = np.vstack([found, (WEAK_GAIN / (1.0 - most), most, 0.0)])
+        weak = WEAK_GAIN if self.classes else WEAK_GAIN_OF_NUMBERS
+        found = np.vstack([found, (weak / (1.0 - most), most, 0.0)])
         return found[:, 0] * self.whole * self.counted, found[:, 1], found[:, 2]
+
+    def slopes(self) -> list[tuple[float, float, float, float]]:
+        """Candidates for the bound on slopes, over the largest one.
+
+        Each with what it leaves of the curvature, the share of the gain that it misses, and its squared distance from the mean.
+        """
+        if isinstance(self.loss, Logistic):
+            return [(bound, 1.0, missed, 0.0) for bound, missed in SLOPES]
+        if not isinstance(self.loss, Squared) or self.classes:
+            return [(1.0, 1.0, 0.0, 0.0)]
+        return list(zip(SLOPES_OF_NUMBERS, CURVED, MISSED, self.off_mean or (0.0,) * len(MISSED), strict=True))
 
     @property
     def constant_gap(self) -> float:
@@ -244,6 +265,10 @@ class WeightedMean(Declared):
     def gains(self) -> tuple[Float[Array, " gains"], Float[Array, " gains"], Float[Array, " gains"]]:
         """Those of the fit."""
         return replace(cast(Declared, self.fit), loss=Squared()).gains
+
+    def slopes(self) -> list[tuple[float, float, float, float]]:
+        """The largest alone: a mean whose slopes are bounded is no mean."""
+        return [(1.0, 1.0, 0.0, 0.0)]
 
     def tables(self, curvature: float) -> "Tables":
         """Two directions: what features would explain, of no curvature, and the mean."""

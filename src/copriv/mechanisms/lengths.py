@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float
 
 from copriv.errors import AgreementError
 from copriv.losses import OfMargin, named
-from copriv.mechanisms.expected import OFF_CENTRE
+from copriv.mechanisms.expected import OFF_CENTRE, SLOPES_OF_NUMBERS
 from copriv.mechanisms.mechanism import of_numbers
 from copriv.mechanisms.statistics import OfShares
 from copriv.model.records import Records
@@ -280,6 +280,33 @@ def by_shapes(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Re
     return centre, width, (mean**2 + float(np.square(found * off).sum()), variance)
 
 
+UNEXPLAINED = 0.7
+"""What features leave of the deviations of targets from their mean."""
+AT_END = 0.7
+"""Share of the targets of an outer bin that may be at its outer end."""
+
+
+def off_mean(found: Float[Array, " bins"], centre: float, width: float, scale: float) -> tuple[float, ...]:
+    """Squared distance from the mean, for bounds on slopes, of where targets with these shares lead (`Declared.off_mean`).
+
+    The mean over targets that are uniform in each bin; and of the lowest, or of the highest, mostly at its outer end, the others
+    being at its inner one.
+    """
+    even = np.repeat(found / PARTS, PARTS)
+    low, high, inside = even.copy(), even.copy(), np.flatnonzero(even)
+    low[inside[:PARTS]], high[inside[-PARTS:]] = 0.0, 0.0
+    low[inside[[0, PARTS - 1]]] = np.array([AT_END, 1.0 - AT_END]) * even[inside[:PARTS]].sum()
+    high[inside[[-1, -PARTS]]] = np.array([AT_END, 1.0 - AT_END]) * even[inside[-PARTS:]].sum()
+    share = np.array([even, low, high])
+    y = np.clip((_cuts(0.5) - centre) / width, -1.0, 1.0)
+    y = UNEXPLAINED * (y - (share @ y)[:, None])
+    bound, place = np.array(SLOPES_OF_NUMBERS)[:, None, None], np.zeros((len(SLOPES_OF_NUMBERS), 3))
+    for _ in range(200):
+        place = place + (np.clip(y - place[..., None], -bound, bound) * share).sum(axis=-1)
+    heard = np.maximum(np.abs(place) - UNEXPLAINED * scale * np.sqrt(len(found)), 0.0)
+    return tuple(np.square(heard).mean(axis=1).tolist())
+
+
 def _few(scale: float) -> float:
     """The share of rows that is taken for none, at this scale of its noise."""
     # A fifth of the rows may be clipped before a unit is taken that may be far too wide, which costs far more.
@@ -320,6 +347,8 @@ class Measured:
     """Share of the rows in each bin of length (`Declared.measured`); empty where nothing was measured."""
     size: tuple[float, float] | None = None
     """Squared mean and variance of targets in [−1, 1] of that interval."""
+    off_mean: tuple[float, ...] = ()
+    """What bounds on slopes would do to the mean of targets (`Declared.off_mean`)."""
     counted: float = 1.0
     """The mean of the shares for which rows count, where they do."""
     noisy: Float[Array, " answer"] = field(default_factory=lambda: np.zeros(0))
@@ -354,7 +383,13 @@ class Measured:
             centre, width, size = likely
         elif likely[:2] == (centre, width):  # the less spread is promised: skewed targets use little of a wide range
             size = size[0], min(size[1], likely[2][1])
-        return replace(known, centre=centre, width=width, size=size)
+        return replace(
+            known,
+            centre=centre,
+            width=width,
+            size=size,
+            off_mean=off_mean(shares(noisy[-TARGETS:]), centre, width, scale),
+        )
 
     def by_less(self, times: float, intercept: bool) -> "Measured":
         """What the same answer says if its noise had so many times its scale."""

@@ -1,0 +1,102 @@
+"""Bounds on the slopes of numbers: what they leave of curvature and mean, and that they are taken where they pay."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from scipy.stats import norm
+from sklearn.linear_model import LinearRegression
+
+from copriv.estimators import PrivateRegressor
+from copriv.estimators.declared import terms, without_data
+from copriv.mechanisms.expected import CURVED, MISSED, SLOPES_OF_NUMBERS, Declared
+from copriv.mechanisms.lengths import EDGES, TARGETS, Measured, off_mean
+
+
+def settled(records: int = 200, measured: Measured | None = None, weighted: bool = False):
+    owner = {"name": "a", "records": records, "epsilon": 1.0, "delta": 0.0}
+    wanted = terms(
+        columns=3, loss="squared", threshold=1.0, regularization=1e-5, intercept=True, feature_bound="auto", owners=[owner]
+    )  # fmt: skip
+    return without_data(wanted, measured=measured, weighted=weighted).agreement
+
+
+def test_what_a_bound_leaves_of_curvature_is_the_share_of_normal_residuals_within_it() -> None:
+    assert SLOPES_OF_NUMBERS[0] == CURVED[0] == 1.0
+    assert MISSED[0] == 0.0
+    for bound, curved in zip(SLOPES_OF_NUMBERS[1:], CURVED[1:], strict=True):
+        assert 2.0 * norm.cdf(bound / 0.3) - 1.0 == pytest.approx(curved, abs=0.02)
+
+
+@given(st.lists(st.floats(0.0, 1.0), min_size=TARGETS, max_size=TARGETS).filter(lambda some: sum(some) > 0.1))
+@settings(max_examples=25, deadline=None)
+def test_how_far_off_the_mean_bounds_lead_is_where_the_huber_loss_is_least(some: list[float]) -> None:
+    """Of targets as in each bin evenly, and with most of an outer bin at its end; by another minimizer."""
+    ends, share = np.array([-1.0, *EDGES, 1.0]), np.array(some) / sum(some)
+    places = [ends[:-1, None] + (ends[1:] - ends[:-1])[:, None] * (np.arange(8) + 0.5) / 8 for _ in range(3)]
+    inside = np.flatnonzero(share)
+    for place, at, turned in ((places[1], inside[0], 1), (places[2], inside[-1], -1)):
+        half = 0.5 * (ends[at + 1] - ends[at]) / 8
+        outer, inner = (ends[at], ends[at + 1])[::turned]
+        place[at] = [outer + turned * half] * 7 + [inner - turned * half]
+    found = off_mean(share, 0.0, 1.0, 0.0)
+    for bound, square in zip(SLOPES_OF_NUMBERS, found, strict=True):
+        squares = []
+        for k, place in enumerate(places):
+            weight = np.repeat(share / 8, 8)
+            if k:
+                at = inside[0 if k == 1 else -1]
+                weight[8 * at : 8 * at + 8] = share[at] * np.array([0.7 / 7] * 7 + [0.3])
+            y = 0.7 * (place.ravel() - weight @ place.ravel())
+
+            def cost(at: float, y=y, weight=weight, bound=bound) -> float:
+                off = np.abs(y - at)
+                return float(weight @ np.where(off < bound, 0.5 * off**2, bound * (off - 0.5 * bound)))
+
+            least = minimize_scalar(cost, bounds=(-1.0, 1.0), method="bounded", options={"xatol": 1e-10})
+            squares.append(least.x**2)
+        assert square == pytest.approx(np.mean(squares), abs=1e-4)
+
+
+def test_what_noise_may_show_of_a_mean_is_not_held_against_a_bound() -> None:
+    even, skewed = np.full(TARGETS, 1.0 / TARGETS), np.eye(TARGETS)[0]
+    assert max(off_mean(even, 0.0, 1.0, 0.05)) < 1e-3
+    assert off_mean(skewed, -0.875, 0.125, 0.01)[2] > 3e-3
+
+
+def test_slopes_are_bounded_where_targets_allow_it() -> None:
+    """Of skewed targets as many are below a bound that their mean is far above: only the largest bounds are left."""
+    even = Measured(size=(0.1, 0.3), off_mean=off_mean(np.full(TARGETS, 1.0 / TARGETS), 0.0, 1.0, 1e-3))
+    skewed = replace(even, off_mean=off_mean(np.array([0.93, 0.06, 0.01, *np.zeros(TARGETS - 3)]), -0.875, 0.125, 1e-3))
+    least, most = (settled(measured=one).gradient_bound for one in (even, skewed))
+    assert least == pytest.approx(0.5 * most, rel=1e-6)
+    assert settled().gradient_bound < 0.5 * most
+
+
+def test_a_mean_of_shares_is_a_mean() -> None:
+    """A model of one column of ones, whose slopes no bound is to cut: the median of skewed targets is no mean."""
+    agreement = settled(20, weighted=True)
+    assert len(agreement.data.features) == 1
+    assert agreement.gradient_bound == pytest.approx(2.0, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_bounded_slopes_leave_a_third_of_what_noise_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1.0, 1.0, size=(2000, 10))
+    y = np.clip(X @ (0.15 * rng.normal(size=10)) + 0.1 * rng.normal(size=2000), -1.0, 1.0)
+    least = float(np.mean((y - LinearRegression().fit(X, y).predict(X)) ** 2))
+
+    def left() -> float:
+        model = PrivateRegressor(epsilon=1.0, delta=0.0, bounds=(-1.0, 1.0), target_bounds=(-1.0, 1.0))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return float(np.median([np.mean((y - model.fit(X, y).predict(X)) ** 2) for _ in range(31)])) - least
+
+    bounded = left()
+    monkeypatch.setattr(Declared, "slopes", lambda _: [(1.0, 1.0, 0.0, 0.0)])
+    assert bounded < 0.6 * left()
