@@ -173,12 +173,11 @@ def test_neither_delta_nor_more_epsilon_is_expected_to_hurt(loss: str, columns: 
     assert all(better <= plain for better, plain in zip(stated, pure, strict=True))
 
 
-def test_delta_buys_moments_where_columns_are_many() -> None:
+def test_delta_pays_where_columns_are_many() -> None:
     given = {"columns": 30, "records": 5000}
     without, pure = (
         {**one, "model": {**one["model"], "intercept": False}} for one in (wanted(0.1, δ, **given) for δ in (1e-6, 0.0))
     )
-    assert without_data(without, 1.0).agreement.mechanism.name == "moments"
     assert without_data(without, 1.0).expected_gap < 0.9 * without_data(pure, 1.0).expected_gap
 
 

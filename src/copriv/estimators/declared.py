@@ -4,8 +4,8 @@ The agreement is planned on public rows. Without them each owner answers once, f
 a tilted fitness, or with noisy moments; of classes these are of the labels. Which of them, whether with δ, how firmly it is
 tied to 0 and in which unit columns stand beside the intercept is chosen by the expected cost over tables such as there are
 (`copriv.mechanisms.expected`). Where no model is expected to be better than a constant, the target's mean is asked for alone. Ξ
-follows from the declared ranges: for classes no gradient is above it; for numbers those of residuals up to half of the
-target's range are not.
+follows from the declared ranges: for classes no gradient is above it; for numbers none whose residual is within half of the
+target's range, or within the part of that which leaves less noise than it adds bias.
 
 Numbers that a caller gives are checked, and refused, by the names of the estimator's own parameters: the agreement would refuse
 them too, by names of its own ("owner.0.epsilon") that whoever calls `fit` never wrote.

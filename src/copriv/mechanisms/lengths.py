@@ -289,8 +289,8 @@ AT_END = 0.7
 def off_mean(found: Float[Array, " bins"], centre: float, width: float, scale: float) -> tuple[float, ...]:
     """Squared distance from the mean, for bounds on slopes, of where targets with these shares lead (`Declared.off_mean`).
 
-    The mean over targets that are uniform in each bin; and of the lowest, or of the highest, mostly at its outer end, the others
-    being at its inner one.
+    The mean over targets that are uniform in each bin; and of the lowest, or of the highest, mostly at its outer end, and else
+    at its inner one.
     """
     even = np.repeat(found / PARTS, PARTS)
     low, high, inside = even.copy(), even.copy(), np.flatnonzero(even)
