@@ -300,11 +300,13 @@ class Tables:
     constant: float = np.inf
     """What a constant without noise leaves, in the mean."""
 
-    def expected(self, gaps: Float[Array, " tables"]) -> float:
+    def expected(self, gaps: Float[Array, "*settings tables"]) -> Float[Array, "*settings"]:
         """The mean of what is left; infinite where it is hardly less than a constant leaves, or that of any gain is more."""
-        of_gain, most, weight = (np.reshape(each, (-1, self.kinds)) for each in (gaps, self.most, self.weight))
-        left = float(np.average(of_gain, weights=weight))
-        return np.inf if left > WORTH * self.constant or (of_gain.mean(axis=0) > most[0]).any() else left
+        of_gain = gaps.reshape(*gaps.shape[:-1], -1, self.kinds)
+        most, weight = (np.reshape(each, (-1, self.kinds)) for each in (self.most, self.weight))
+        left = (of_gain * weight).sum(axis=(-2, -1)) / weight.sum()
+        worse = (left > WORTH * self.constant) | (of_gain.mean(axis=-2) > most[0]).any(axis=-1)
+        return np.where(worse, np.inf, left)
 
     @property
     def biased(self) -> Float[Array, " tables"]:
@@ -312,11 +314,14 @@ class Tables:
         # 0.15 where they count for so little that no curvature is left, in proportion before that.
         return np.asarray(0.15 * (1.0 - self.counted[:, 0]))
 
-    def tied(self, firmness: float) -> tuple[Float[Array, " tables"], Float[Array, " tables"]]:
+    def tied(
+        self, firmness: float | Float[Array, " settings"]
+    ) -> tuple[Float[Array, "*settings tables"], Float[Array, "*settings tables"]]:
         """Expected gaps of a model tied to 0 with firmness λ, and what a variance of 1 of its gradient's noise adds to them."""
-        h, λ = self.curvature * self.counted, firmness
-        off = (self.share * (λ / (h + λ)) ** 2).sum(axis=1) + self.biased
-        return off, (self.curvature / (h + λ) ** 2).sum(axis=1) / (2.0 * self.gain)
+        λ = np.asarray(firmness)[..., None, None]
+        h = self.curvature * self.counted + λ
+        off = (self.share * (λ / h) ** 2).sum(axis=-1) + self.biased
+        return off, (self.curvature / h**2).sum(axis=-1) / (2.0 * self.gain)
 
     def solved(self, floor: float, variance: float, spread: float) -> Float[Array, " tables"]:
         """Expected gaps of a model solved from noisy moments, no eigenvalue of whose curvature is below `floor`.

@@ -148,26 +148,25 @@ class Objective(OneAnswer):
         )  # fmt: skip
         # Where nothing else is certain, as of owners with two rows each, the firmest: a constant.
         tables, best = declared.tables(surface.curvature), (1.0, float(FIRMNESSES[-1]), 1.0)
-        owners, slopes = set(declared.owners), declared.slopes()
-        whole = declared.whole * declared.counted
+        owners, (bounds, curved, missed, off_mean) = set(declared.owners), np.array(declared.slopes()).T
+        # Of every slope and table.
+        missing = missed[:, None] + off_mean[:, None] * declared.whole * declared.counted / tables.gain
         for λ in FIRMNESSES[::-1].tolist():
             tried = replace(plain, anchor=λ)
             if any(tried.curvature_cost(n, ε) >= (1 - REMAINDER) * ε for n, ε, _ in owners):
                 break  # what is less firm costs more
             variance = law.variance * declared.averaged(tried.noise_scale)
             # Where slopes are bounded rows are less curved: it is as if the model were tied more firmly, and with more noise.
-            tied = {curved: tables.tied((λ + declared.regularization) / curved) for _, curved, _, _ in slopes}
+            off, noise = tables.tied((λ + declared.regularization) / curved)
+            noise = np.square(bounds / curved)[:, None] * variance * noise
             # Of many columns far from 0 the noise v, which hides rounding, may be the larger one; it moves a prediction by ‖x‖.
             rest = {owner: tried.remainder_scale(*owner[:2]) for owner in owners}
             hiding = Law.LAPLACE.variance * declared.averaged(lambda *owner, of=rest: of[owner])
             hidden = hiding * surface.curvature * declared.longest**2 / (2.0 * tables.gain)
-            noises = [(bound / curved) ** 2 * variance * tied[curved][1] for bound, curved, _, _ in slopes]
-            if min(np.average(noise, weights=tables.weight) for noise in noises) > best[0]:
+            if np.average(noise, axis=1, weights=tables.weight).min() > best[0]:
                 break  # what is less firm has more noise
-            gap, slope = min(
-                (tables.expected(tied[curved][0] + hidden + noise + missed + off * whole / tables.gain), bound)
-                for (bound, curved, missed, off), noise in zip(slopes, noises, strict=True)
-            )
+            gaps = tables.expected(off + hidden + noise + missing)
+            gap, slope = float(gaps.min()), float(bounds[np.argmin(gaps)])
             if gap < best[0]:
                 bounded = replace(tried, bound=slope * tried.bound)
                 if all(bounded.certain(*owner, declared.whole) for owner in owners):
