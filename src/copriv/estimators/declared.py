@@ -202,7 +202,7 @@ class Settled:
     @property
     def drowned(self) -> bool:
         """Whether noise is expected to leave little but a constant, which is said in a warning."""
-        return self.expected_gap > 0.9 * self.constant_gap
+        return self.expected_gap > DROWNED * self.constant_gap
 
 
 def measuring(
@@ -235,6 +235,8 @@ COUNTED = 0.5
 CUT = 0.3
 """Squared bias of a mean of targets that are clipped to a measured interval, over the square of half its width and the noise on
 shares: set by hand on open tables (`benchmarks.published`), where half of it leaves ceosal1 surely worse than nothing."""
+DROWNED = 0.9
+"""What is expected to be left, over what a constant leaves, above which a model is nearly a constant: set by hand."""
 SHARES_FOR_RANGES = (0.1, 0.2, 0.4)
 """Shares of ε for ranges that nobody declares: the first that is heard (`LogScale.hidden`). Set by hand, as `LOUDEST` is."""
 
@@ -342,8 +344,10 @@ def without_data(
     declared = found[-1].declared
     constant_gap, constants = declared.constant_gap, []
     if model["intercept"]:
-        # A model from which less is expected than from a constant without noise is not worth its columns.
-        found = [one for one in found if one.gap < constant_gap]
+        # A model from which less is expected than from a constant without noise is not worth its columns. Nor, where targets are
+        # clipped to an interval and its mean is that of clipped ones, is one from which hardly more is.
+        least = constant_gap * (DROWNED if known.width < 1.0 else 1.0)
+        found = [one for one in found if one.gap < least]
         pure = [{**owner, "delta": 0.0} for owner in wanted["owner"]]
         kinds = tuple((owner["records"], owner["epsilon"], 0.0) for owner in wanted["owner"])
         alone = replace(declared, loss=Squared(), columns=0, feature_bound=0.0, row_norm=0.0, owners=kinds)
