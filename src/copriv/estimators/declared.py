@@ -344,8 +344,8 @@ def without_data(
     declared = found[-1].declared
     constant_gap, constants = declared.constant_gap, []
     if model["intercept"]:
-        # A model from which less is expected than from a constant without noise is not worth its columns. Nor, where targets are
-        # clipped to an interval and its mean is that of clipped ones, is one from which hardly more is.
+        # A model from which less is expected than from a constant without noise is not worth its columns. Nor is one from which
+        # hardly more is, where targets are clipped to an interval: its mean is that of clipped ones.
         least = constant_gap * (DROWNED if known.width < 1.0 else 1.0)
         found = [one for one in found if one.gap < least]
         pure = [{**owner, "delta": 0.0} for owner in wanted["owner"]]
