@@ -338,7 +338,7 @@ def without_data(
     found = candidates(
         model, wanted["owner"], ways, columns=columns, feature_bound=B, row_norm=longest,
         tighter=tighter if data["feature_bound"] == "auto" else (1.0,), scales=scales, rows=known.rows, size=known.size,
-        off_mean=known.off_mean,
+        at_bounds=known.at_bounds,
         classes=of_classes, nothing=mean / (known.width * counted) ** 2, counted=counted,
     )  # fmt: skip
     declared = found[-1].declared

@@ -57,6 +57,8 @@ by the Huber loss."""
 CURVED, MISSED = (1.0, 0.98, 0.9, 0.77, 0.6, 0.4), (0.0, 0.006, 0.012, 0.02, 0.03, 0.06)
 """For each, the share of the curvature that it leaves, and the share of the gain that the model without noise then misses: set
 by hand on open tables."""
+LEAST_CURVED = 0.05
+"""The least share of the curvature that a bound on slopes is taken to leave."""
 OFF_CENTRE = 1 / 3
 """Root mean square of a target's mean, from the middle of its range, over half of the range (`benchmarks.published`)."""
 MIDDLE = 0.2
@@ -104,9 +106,9 @@ class Declared:
     """Share of the rows by (‖x‖₂ over its largest)², in bins that halve the length from 1 on; empty where unknown."""
     size: tuple[float, float] | None = None
     """Squared mean and variance of y over its largest; None where unknown, and of classes."""
-    off_mean: tuple[float, ...] = ()
-    """How far off the mean a bound on slopes leads, for each of `SLOPES_OF_NUMBERS`: squared, over half of the target's range;
-    empty where targets were not measured."""
+    at_bounds: tuple[tuple[float, float], ...] = ()
+    """For each of `SLOPES_OF_NUMBERS`: how far off the mean of targets that leads, squared, over half of their range, and the
+    share within the bound of there; empty where targets were not measured."""
     classes: bool = False
     """Whether targets are labels, −1 and 1, whatever the loss that is asked for."""
     nothing: float = 0.0
@@ -175,9 +177,10 @@ class Declared:
             return (level + features) * self.whole * self.counted, level / (level + features), weight
         gains = GAINS_OF_CLASSES if self.classes else GAINS
         found = np.array([(gain, constant, 1.0) for gain in gains for constant in constants])
-        most = max(constants)
-        weak = WEAK_GAIN if self.classes else WEAK_GAIN_OF_NUMBERS
-        found = np.vstack([found, (weak / (1.0 - most), most, 0.0)])
+        most, weak = max(constants), WEAK_GAIN / (1.0 - max(constants))
+        if not self.classes:  # at an end of the range, from which a model is not to be drawn to the middle
+            most, weak = (1.0 - WEAK_GAIN_OF_NUMBERS, 1.0) if self.intercept else (0.0, WEAK_GAIN_OF_NUMBERS)
+        found = np.vstack([found, (weak, most, 0.0)])
         return found[:, 0] * self.whole * self.counted, found[:, 1], found[:, 2]
 
     def slopes(self) -> list[tuple[float, float, float, float]]:
@@ -189,7 +192,12 @@ class Declared:
             return [(bound, 1.0, missed, 0.0) for bound, missed in SLOPES]
         if not isinstance(self.loss, Squared) or self.classes:
             return [(1.0, 1.0, 0.0, 0.0)]
-        return list(zip(SLOPES_OF_NUMBERS, CURVED, MISSED, self.off_mean or (0.0,) * len(MISSED), strict=True))
+        seen = self.at_bounds or ((0.0, 1.0),) * len(MISSED)
+        each = zip(SLOPES_OF_NUMBERS, CURVED, MISSED, seen, strict=True)
+        return [
+            (bound, min(curved, max(within, LEAST_CURVED)) if bound < 1.0 else 1.0, missed, square)
+            for bound, curved, missed, (square, within) in each
+        ]
 
     @property
     def constant_gap(self) -> float:

@@ -280,14 +280,16 @@ def by_shapes(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Re
     return centre, width, (mean**2 + float(np.square(found * off).sum()), variance)
 
 
-UNEXPLAINED = 0.7
+UNEXPLAINED = 0.8
 """What features leave of the deviations of targets from their mean."""
 AT_END = 0.7
 """Share of the targets of an outer bin that may be at its outer end."""
 
 
-def off_mean(found: Float[Array, " bins"], centre: float, width: float, scale: float) -> tuple[float, ...]:
-    """Squared distance from the mean, for bounds on slopes, of where targets with these shares lead (`Declared.off_mean`).
+def at_bounds(
+    found: Float[Array, " bins"], centre: float, width: float, scale: float
+) -> tuple[tuple[float, float], ...]:
+    """Where targets with these shares lead, for bounds on slopes (`Declared.at_bounds`).
 
     The mean over targets that are uniform in each bin; and of the lowest, or of the highest, mostly at its outer end, and else
     at its inner one.
@@ -303,8 +305,11 @@ def off_mean(found: Float[Array, " bins"], centre: float, width: float, scale: f
     bound, place = np.array(SLOPES_OF_NUMBERS)[:, None, None], np.zeros((len(SLOPES_OF_NUMBERS), 3))
     for _ in range(200):
         place = place + (np.clip(y - place[..., None], -bound, bound) * share).sum(axis=-1)
-    heard = np.maximum(np.abs(place) - UNEXPLAINED * scale * np.sqrt(len(found)), 0.0)
-    return tuple(np.square(heard).mean(axis=1).tolist())
+    # What noise on each share may show of a place that lies within the bound, or of a share.
+    noise = scale * np.sqrt(len(found))
+    squares = np.square(np.maximum(np.abs(place) - UNEXPLAINED * noise, 0.0)).mean(axis=1)
+    within = ((np.abs(y - place[..., None]) < bound) * share).sum(axis=-1)[:, 0]
+    return tuple(zip(squares.tolist(), np.minimum(within + noise, 1.0).tolist(), strict=True))
 
 
 def _few(scale: float) -> float:
@@ -347,8 +352,8 @@ class Measured:
     """Share of the rows in each bin of length (`Declared.measured`); empty where nothing was measured."""
     size: tuple[float, float] | None = None
     """Squared mean and variance of targets in [−1, 1] of that interval."""
-    off_mean: tuple[float, ...] = ()
-    """What bounds on slopes would do to the mean of targets (`Declared.off_mean`)."""
+    at_bounds: tuple[tuple[float, float], ...] = ()
+    """What bounds on slopes would do to targets (`Declared.at_bounds`)."""
     counted: float = 1.0
     """The mean of the shares for which rows count, where they do."""
     noisy: Float[Array, " answer"] = field(default_factory=lambda: np.zeros(0))
@@ -388,7 +393,7 @@ class Measured:
             centre=centre,
             width=width,
             size=size,
-            off_mean=off_mean(shares(noisy[-TARGETS:]), centre, width, scale),
+            at_bounds=at_bounds(shares(noisy[-TARGETS:]), centre, width, scale),
         )
 
     def by_less(self, times: float, intercept: bool) -> "Measured":

@@ -148,9 +148,9 @@ class Objective(OneAnswer):
         )  # fmt: skip
         # Where nothing else is certain, as of owners with two rows each, the firmest: a constant.
         tables, best = declared.tables(surface.curvature), (1.0, float(FIRMNESSES[-1]), 1.0)
-        owners, (bounds, curved, missed, off_mean) = set(declared.owners), np.array(declared.slopes()).T
+        owners, (bounds, curved, missed, squares) = set(declared.owners), np.array(declared.slopes()).T
         # Of every slope and table.
-        missing = missed[:, None] + off_mean[:, None] * declared.whole * declared.counted / tables.gain
+        missing = missed[:, None] + squares[:, None] * declared.whole * declared.counted / tables.gain
         for λ in FIRMNESSES[::-1].tolist():
             tried = replace(plain, anchor=λ)
             if any(tried.curvature_cost(n, ε) >= (1 - REMAINDER) * ε for n, ε, _ in owners):

@@ -77,7 +77,7 @@ def candidates(
     scales: Sequence[float] = (1.0,),
     rows: tuple[float, ...] = (),
     size: tuple[float, float] | None = None,
-    off_mean: tuple[float, ...] = (),
+    at_bounds: tuple[tuple[float, float], ...] = (),
     classes: bool = False,
     nothing: float = 0.0,
     counted: float = 1.0,
@@ -109,7 +109,7 @@ def candidates(
                 loss=loss, smoothing=ModelTerms.model_fields["smoothing"].default, regularization=model["regularization"],
                 columns=columns, intercept=model["intercept"], feature_bound=float(feature_bound * scale * tightness),
                 row_norm=float(min(feature_bound, row_norm) * scale * tightness), tightness=tightness, owners=kinds,
-                measured=rows, size=size, off_mean=off_mean, classes=classes, nothing=nothing,
+                measured=rows, size=size, at_bounds=at_bounds, classes=classes, nothing=nothing,
                 counted=counted, answers=answers, uncounted=uncounted, floors=floors,
             )  # fmt: skip
             for mechanism in suited:
@@ -183,7 +183,7 @@ def offers(
         terms.model_dump(), owners, [(loss, suited)], columns=columns, feature_bound=B,
         row_norm=float(len(schema.columns)) ** 0.5, tighter=tighter, classes=isinstance(loss, OfMargin),
         # The lengths of numbers alone say little of rows that also have levels.
-        rows=measured.rows if of_numbers(agreement, columns).all() else (), size=measured.size, off_mean=measured.off_mean,
+        rows=measured.rows if of_numbers(agreement, columns).all() else (), size=measured.size, at_bounds=measured.at_bounds,
         # A larger unit would weaken what is asked for, where that is more than by default.
         scales=SCALES_AFTER if piloted and terms.intercept and terms.regularization <= FAINT else (1.0,),
         answers=1 + agreement.attempts, uncounted=agreement.uncounted_in_sums,
