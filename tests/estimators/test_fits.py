@@ -238,7 +238,7 @@ def test_coefficients_in_the_columns_own_units_predict_the_same(ends, shift: boo
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "huber"])
 def test_without_data_no_gradient_is_above_the_bound(loss: str, delta: float) -> None:
-    owner = {"name": "a", "records": 100, "epsilon": 1.0, "delta": delta}
+    owner = {"name": "a", "records": 1000, "epsilon": 1.0, "delta": delta}
     agreement = without_data(
         terms(
             columns=3,

@@ -212,8 +212,8 @@ def test_diabetes_is_not_worse_than_a_constant() -> None:
 
 
 def test_a_stated_norm_means_less_noise() -> None:
-    plain = without_data(wanted(1.0, 0.0, columns=30))
-    short = without_data(wanted(1.0, 0.0, columns=30), row_norm=1.0)
+    given = wanted(1.0, 0.0, columns=30, records=5000)
+    plain, short = without_data(given), without_data(given, row_norm=1.0)
     assert short.agreement.gradient_bound < plain.agreement.gradient_bound
 
 
