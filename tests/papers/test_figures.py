@@ -10,6 +10,7 @@ import pytest
 from PIL import Image, ImageColor
 
 from copriv.data.datasets import hospital
+from copriv.errors import DataError
 from copriv.pictures.style import ALARM
 from copriv.problem import Problem
 from copriv_papers import BEYOND, FIGURES, Effort, consortia, drawing, trials
@@ -336,9 +337,13 @@ def test_the_judged_panel_has_what_a_prints(identity: str) -> None:
     assert "§V prints 10⁻⁵·θᵀθ" in said[1]
 
 
-def test_transients_have_the_papers_hundred_runs() -> None:
-    for identity in ("sync-fig2", "sync-fig7", "async-fig7"):
-        assert {c.trial.runs for c in BY_ID[identity].plan(Effort())} == {100}
+@pytest.mark.parametrize("identity", ["sync-fig2", "sync-fig7", "async-fig7"])
+def test_transients_have_the_papers_hundred_runs(identity: str) -> None:
+    try:
+        plan = BY_ID[identity].plan(Effort())
+    except DataError:
+        pytest.skip("the card transactions are not at hand")
+    assert {c.trial.runs for c in plan} == {100}
 
 
 def test_legends_take_no_decades_from_the_data() -> None:
