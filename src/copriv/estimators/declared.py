@@ -338,8 +338,7 @@ def without_data(
     found = candidates(
         model, wanted["owner"], ways, columns=columns, feature_bound=B, row_norm=longest,
         tighter=tighter if data["feature_bound"] == "auto" else (1.0,), scales=scales, rows=known.rows, size=known.size,
-        at_bounds=known.at_bounds,
-        classes=of_classes, nothing=mean / (known.width * counted) ** 2, counted=counted,
+        at_bounds=known.at_bounds, classes=of_classes, nothing=mean / (known.width * counted) ** 2, counted=counted,
     )  # fmt: skip
     declared = found[-1].declared
     constant_gap, constants = declared.constant_gap, []

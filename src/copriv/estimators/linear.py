@@ -436,8 +436,8 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
     epsilon, delta: the budget of one fit; a number for all owners, or a dict by owner. delta = 0 is pure ε, of all owners
         where it is 0 for one.
     loss: "squared" or "huber"; threshold: where the Huber loss turns straight, in the target's unit. Without public rows large
-        residuals may count as by the Huber loss under "squared" too: less noise, and of skewed targets a little less than the
-        mean (`agreement_.gradient_bound`).
+        residuals may count as by the Huber loss under "squared", too: there is less noise, and predictions of skewed targets
+        are drawn towards their median (`agreement_.gradient_bound`).
     bounds: (low, high) of the columns, each a number or one a column; or a (low, high) for each column, by name
         ({"age": (18, 90), ...}, where X is a DataFrame) or in order (not for two columns, where ([0, 1], [5, 9]) is two lows
         and two highs). Columns of `categories` are left out. Values beyond count as the nearer end. Declared; None: measured

@@ -58,7 +58,7 @@ CURVED, MISSED = (1.0, 0.98, 0.9, 0.77, 0.6, 0.4), (0.0, 0.006, 0.012, 0.02, 0.0
 """For each, the share of the curvature that it leaves, and the share of the gain that the model without noise then misses: set
 by hand on open tables."""
 LEAST_CURVED = 0.05
-"""The least share of the curvature that a bound on slopes is taken to leave."""
+"""The least share of the curvature that a bound on slopes is taken to leave: set by hand."""
 OFF_CENTRE = 1 / 3
 """Root mean square of a target's mean, from the middle of its range, over half of the range (`benchmarks.published`)."""
 MIDDLE = 0.2
@@ -107,8 +107,8 @@ class Declared:
     size: tuple[float, float] | None = None
     """Squared mean and variance of y over its largest; None where unknown, and of classes."""
     at_bounds: tuple[tuple[float, float], ...] = ()
-    """For each of `SLOPES_OF_NUMBERS`: how far off the mean of targets that leads, squared, over half of their range, and the
-    share within the bound of there; empty where targets were not measured."""
+    """For each of `SLOPES_OF_NUMBERS`: the squared distance of the Huber location of targets from their mean, in units of half
+    of their range, and the share of targets within the bound of it; empty where targets were not measured."""
     classes: bool = False
     """Whether targets are labels, −1 and 1, whatever the loss that is asked for."""
     nothing: float = 0.0
@@ -177,10 +177,14 @@ class Declared:
             return (level + features) * self.whole * self.counted, level / (level + features), weight
         gains = GAINS_OF_CLASSES if self.classes else GAINS
         found = np.array([(gain, constant, 1.0) for gain in gains for constant in constants])
-        most, weak = max(constants), WEAK_GAIN / (1.0 - max(constants))
-        if not self.classes:  # at an end of the range, from which a model is not to be drawn to the middle
-            most, weak = (1.0 - WEAK_GAIN_OF_NUMBERS, 1.0) if self.intercept else (0.0, WEAK_GAIN_OF_NUMBERS)
-        found = np.vstack([found, (weak, most, 0.0)])
+        weakest = (WEAK_GAIN / (1.0 - max(constants)), max(constants), 0.0)
+        if (
+            not self.classes and self.intercept
+        ):  # a mean at an end of the range, which a model must not draw to the middle
+            weakest = (1.0, 1.0 - WEAK_GAIN_OF_NUMBERS, 0.0)
+        elif not self.classes:
+            weakest = (WEAK_GAIN_OF_NUMBERS, 0.0, 0.0)
+        found = np.vstack([found, weakest])
         return found[:, 0] * self.whole * self.counted, found[:, 1], found[:, 2]
 
     def slopes(self) -> list[tuple[float, float, float, float]]:

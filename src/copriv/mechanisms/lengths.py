@@ -281,18 +281,21 @@ def by_shapes(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Re
 
 
 UNEXPLAINED = 0.8
-"""What features leave of the deviations of targets from their mean."""
+"""What features leave of the deviations of targets from their mean: set by hand on open tables."""
 AT_END = 0.7
-"""Share of the targets of an outer bin that may be at its outer end."""
+"""Share of the targets of an outer bin that may be at its outer end: set by hand on open tables."""
 
 
 def at_bounds(
     found: Float[Array, " bins"], centre: float, width: float, scale: float
 ) -> tuple[tuple[float, float], ...]:
-    """Where targets with these shares lead, for bounds on slopes (`Declared.at_bounds`).
+    """Squared distance of the Huber location from the mean, and share within the bound of it, for each of `SLOPES_OF_NUMBERS`.
 
-    The mean over targets that are uniform in each bin; and of the lowest, or of the highest, mostly at its outer end, and else
-    at its inner one.
+    found: the share of targets in each bin. centre, width: middle and half width of the interval that targets are clipped to,
+    in units of half of the declared range; results are in units of `width` (`Declared.at_bounds`). scale: of the noise on
+    each share; what it may show is subtracted from the distance, and added to the share.
+    The mean of three cases: targets are uniform in each bin; those of the lowest bin are mostly at its outer end, and else at
+    its inner one; and so are those of the highest.
     """
     even = np.repeat(found / PARTS, PARTS)
     low, high, inside = even.copy(), even.copy(), np.flatnonzero(even)

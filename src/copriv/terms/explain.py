@@ -115,8 +115,9 @@ def _problem(
     if not place:
         return str(first["msg"]).removeprefix("Value error, ")
     table, key, *deeper = (*(str(part) for part in place if not isinstance(part, int)), "")  # key "": a whole table
-    if f"{table}.{key}.{''.join(deeper)}" in _REMEDIES:
-        key = f"{key}.{''.join(deeper)}"
+    longer = ".".join(part for part in (key, *deeper) if part)
+    if f"{table}.{longer}" in _REMEDIES:
+        key = longer
     lacks_values = first["type"] == "missing" and len(place) > 2 and isinstance(place[-1], int)
     path = ".".join(printable(str(part), 60) for part in (place[:-1] if lacks_values else place))
     if owner := _owner(place, document):
