@@ -32,10 +32,16 @@ def test_what_a_bound_leaves_of_curvature_is_the_share_of_normal_residuals_withi
         assert 2.0 * norm.cdf(bound / 0.3) - 1.0 == pytest.approx(curved, abs=0.02)
 
 
-@given(st.lists(st.floats(0.0, 1.0), min_size=TARGETS, max_size=TARGETS).filter(lambda some: sum(some) > 0.1))
+@given(
+    st.lists(st.floats(0.0, 1.0), min_size=TARGETS, max_size=TARGETS).filter(lambda some: sum(some) > 0.1),
+    st.sampled_from([(0.0, 1.0), (-0.75, 0.25), (0.0, 0.25), (0.46875, 0.53125)]),
+)
 @settings(max_examples=25, deadline=None)
-def test_how_far_off_the_mean_bounds_lead_is_where_the_huber_loss_is_least(some: list[float]) -> None:
+def test_how_far_off_the_mean_bounds_lead_is_where_the_huber_loss_is_least(
+    some: list[float], interval: tuple[float, float]
+) -> None:
     """Of targets as in each bin evenly, and with most of an outer bin at its end; by another minimizer."""
+    centre, width = interval
     ends, share = np.array([-1.0, *EDGES, 1.0]), np.array(some) / sum(some)
     places = [ends[:-1, None] + (ends[1:] - ends[:-1])[:, None] * (np.arange(8) + 0.5) / 8 for _ in range(3)]
     inside = np.flatnonzero(share)
@@ -43,7 +49,9 @@ def test_how_far_off_the_mean_bounds_lead_is_where_the_huber_loss_is_least(some:
         half = 0.5 * (ends[at + 1] - ends[at]) / 8
         outer, inner = (ends[at], ends[at + 1])[::turned]
         place[at] = [outer + turned * half] * 7 + [inner - turned * half]
-    found = [square for square, _ in at_bounds(share, 0.0, 1.0, 0.0)]
+    found = [square for square, _ in at_bounds(share, centre, width, 0.0)]
+    whole = (places[0].ravel() - centre) / width
+    cut = float(np.repeat(share / 8, 8) @ (np.clip(whole, -1.0, 1.0) - whole))
     for bound, square in zip(SLOPES_OF_NUMBERS, found, strict=True):
         squares = []
         for k, place in enumerate(places):
@@ -51,21 +59,39 @@ def test_how_far_off_the_mean_bounds_lead_is_where_the_huber_loss_is_least(some:
             if k:
                 at = inside[0 if k == 1 else -1]
                 weight[8 * at : 8 * at + 8] = share[at] * np.array([0.7 / 7] * 7 + [0.3])
-            y = UNEXPLAINED * (place.ravel() - weight @ place.ravel())
+            clipped = np.clip((place.ravel() - centre) / width, -1.0, 1.0)
+            y = UNEXPLAINED * (clipped - weight @ clipped)
 
             def cost(at: float, y=y, weight=weight, bound=bound) -> float:
                 off = np.abs(y - at)
                 return float(weight @ np.where(off < bound, 0.5 * off**2, bound * (off - 0.5 * bound)))
 
             least = minimize_scalar(cost, bounds=(-1.0, 1.0), method="bounded", options={"xatol": 1e-10})
-            squares.append(least.x**2)
-        assert square == pytest.approx(np.mean(squares), abs=1e-4)
+            squares.append((least.x + cut) ** 2)
+        assert square == pytest.approx(np.mean(squares), rel=1e-3, abs=1e-4)
 
 
 def test_what_noise_may_show_of_a_mean_is_not_held_against_a_bound() -> None:
     even, skewed = np.full(TARGETS, 1.0 / TARGETS), np.eye(TARGETS)[0]
     assert max(square for square, _ in at_bounds(even, 0.0, 1.0, 0.05)) < 1e-3
     assert at_bounds(skewed, -0.875, 0.125, 0.01)[2][0] > 3e-3
+
+
+def test_a_model_of_clipped_targets_is_held_to_the_mean_of_all() -> None:
+    """Whatever bounds its slopes, as far as the shares beyond are more than noise."""
+    tail = np.zeros(TARGETS)
+    tail[[0, -1]] = 0.8, 0.2
+    off = np.sqrt([square for square, _ in at_bounds(tail, -0.875, 0.125, 1e-3)])
+    assert off[0] == pytest.approx(0.2 * (0.875 - (-0.75)) / 0.125, rel=0.05)
+    assert min(off) > 0.9 * off[0]
+    assert at_bounds(tail, -0.875, 0.125, 0.2)[0][0] == 0.0
+    measured = Measured(size=(0.1, 0.3), centre=-0.875, width=0.125, at_bounds=at_bounds(tail, -0.875, 0.125, 1e-3))
+    owner = {"name": "a", "records": 2000, "epsilon": 1.0, "delta": 0.0}
+    wanted = terms(
+        columns=3, loss="squared", threshold=1.0, regularization=1e-5, intercept=True, feature_bound="auto", owners=[owner]
+    )  # fmt: skip
+    assert without_data(wanted, measured=measured).scale == 0.0
+    assert without_data(wanted, measured=replace(measured, at_bounds=())).scale > 0.0
 
 
 def test_targets_at_both_ends_leave_no_curvature_to_a_bound() -> None:

@@ -269,7 +269,7 @@ def by_shapes(noisy: Float[Array, " bins"], scale: float, intercept: bool) -> Re
     likely /= likely.sum()
     expected = likely @ shapes.bins
     over = noisy - expected
-    found = shares(expected + np.sign(over) * np.maximum(np.abs(over) - HEARD * scale, 0.0))
+    found = shares(expected + _beyond(over, HEARD * scale))
     most = min(HEARD * scale, CLIPPED)
     low, above = (int(np.argmax(np.cumsum(each) > most)) for each in (found, found[::-1]))
     centre, width, squares, targets, off = _interval(low, len(found) - above, intercept)
@@ -287,13 +287,14 @@ AT_END = 0.7
 
 
 def at_bounds(
-    found: Float[Array, " bins"], centre: float, width: float, scale: float
+    found: Float[Array, " bins"], centre: float, width: float, scale: float, intercept: bool = True
 ) -> tuple[tuple[float, float], ...]:
-    """Squared distance of the Huber location from the mean, and share within the bound of it, for each of `SLOPES_OF_NUMBERS`.
+    """Squared distance of the Huber location of clipped targets from the mean of all, and share within the bound of it.
 
-    found: the share of targets in each bin. centre, width: middle and half width of the interval that targets are clipped to,
-    in units of half of the declared range; results are in units of `width` (`Declared.at_bounds`). scale: of the noise on
-    each share; what it may show is subtracted from the distance, and added to the share.
+    For each of `SLOPES_OF_NUMBERS`. found: the share of targets in each bin. centre, width: middle and half width of the
+    interval that targets are clipped to, in units of half of the declared range; results are in units of `width`
+    (`Declared.at_bounds`). scale: of the noise on each share; what it may show is subtracted from the distance, of the location
+    from the mean of clipped targets and, with an intercept, of that from the mean of all; and added to the share.
     The mean of three cases: targets are uniform in each bin; those of the lowest bin are mostly at its outer end, and else at
     its inner one; and so are those of the highest.
     """
@@ -303,16 +304,24 @@ def at_bounds(
     low[inside[[0, PARTS - 1]]] = np.array([AT_END, 1.0 - AT_END]) * even[inside[:PARTS]].sum()
     high[inside[[-1, -PARTS]]] = np.array([AT_END, 1.0 - AT_END]) * even[inside[-PARTS:]].sum()
     share = np.array([even, low, high])
-    y = np.clip((_cuts(0.5) - centre) / width, -1.0, 1.0)
+    whole = (_cuts(0.5) - centre) / width
+    y = np.clip(whole, -1.0, 1.0)
+    cut = intercept * (y - whole).reshape(-1, PARTS).mean(axis=1)
     y = UNEXPLAINED * (y - (share @ y)[:, None])
     bound, place = np.array(SLOPES_OF_NUMBERS)[:, None, None], np.zeros((len(SLOPES_OF_NUMBERS), 3))
     for _ in range(200):
         place = place + (np.clip(y - place[..., None], -bound, bound) * share).sum(axis=-1)
+    within = ((np.abs(y - place[..., None]) < bound) * share).sum(axis=-1)[:, 0]
     # What noise on each share may show of a place that lies within the bound, or of a share.
     noise = scale * np.sqrt(len(found))
-    squares = np.square(np.maximum(np.abs(place) - UNEXPLAINED * noise, 0.0)).mean(axis=1)
-    within = ((np.abs(y - place[..., None]) < bound) * share).sum(axis=-1)[:, 0]
+    place = _beyond(place, UNEXPLAINED * noise) + _beyond(found @ cut, scale * float(np.linalg.norm(cut)))
+    squares = np.square(place).mean(axis=1)
     return tuple(zip(squares.tolist(), np.minimum(within + noise, 1.0).tolist(), strict=True))
+
+
+def _beyond(values: Float[Array, "*values"] | float, noise: float) -> Float[Array, "*values"]:
+    """What of values such a noise does not explain."""
+    return np.asarray(np.sign(values) * np.maximum(np.abs(values) - noise, 0.0))
 
 
 def _few(scale: float) -> float:
@@ -396,7 +405,7 @@ class Measured:
             centre=centre,
             width=width,
             size=size,
-            at_bounds=at_bounds(shares(noisy[-TARGETS:]), centre, width, scale),
+            at_bounds=at_bounds(shares(noisy[-TARGETS:]), centre, width, scale, intercept),
         )
 
     def by_less(self, times: float, intercept: bool) -> "Measured":
