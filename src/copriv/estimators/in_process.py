@@ -24,16 +24,20 @@ import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants, agreed_rule
 from copriv.errors import BudgetRefused
+from copriv.estimators.inputs import with_level
+from copriv.mechanisms.lengths import Lengths, Measured
 from copriv.mechanisms.mechanism import start_of
+from copriv.model.records import Records
 from copriv.owner import Owner
 from copriv.privacy.ledger import Cost, Ledger, MemoryLedger, PhaseBudget
 from copriv.problem import Problem
@@ -41,6 +45,42 @@ from copriv.protocol import Query
 from copriv.rules import Aggregation, Unmoved
 from copriv.types import Array
 from copriv.validation import non_negative
+
+NOTHING_MEASURED = Measured()
+
+
+@dataclass(eq=False)
+class PrivateRows:
+    """The private rows of a fit, by owner, in whatever units terms ask for."""
+
+    x: Float[Array, "rows columns"]
+    """In their ranges, [−1, 1]."""
+    target: Float[Array, " rows"]
+    whose: Mapping[str, Any]
+    """The rows of each owner."""
+    share: Array | None
+    """For how much of a record each row counts; None: for one."""
+    level: int
+    """Columns of ones beside x in a model: 1 where shares leave less of an intercept."""
+    public: Records | None
+    _last: tuple[Any, list[Records]] = field(init=False, default=(None, []))
+
+    def problem(self, agreement: Agreement, scale: float = 1.0, known: Measured = NOTHING_MEASURED) -> Problem:
+        """scale: of columns, 0 for one column of ones in their place. known: in whose units targets are."""
+        level = self.level * (agreement.agreement.mechanism != Lengths.name)
+        units = float(scale), known, level
+        if self._last[0] != units:  # terms change more often than units, and each copy of a large table takes time
+            self._last = units, self._copied(*units)
+        return Problem.of(agreement, self._last[1], public=self.public)
+
+    def _copied(self, scale: float, known: Measured, level: int) -> list[Records]:
+        with np.errstate(all="ignore"):  # a warning would tell of single rows
+            columns = with_level(scale * self.x, level) if scale else np.ones((len(self.x), 1))
+        targets = known.clipped(self.target) if known.spent else self.target
+        each = [slice(None)] if len(self.whose) == 1 else self.whose.values()
+        if self.share is None:
+            return [Records.of(columns[rows], targets[rows]) for rows in each]
+        return [Records.of_shares(columns[rows], targets[rows], self.share[rows]) for rows in each]
 
 
 def train(problem: Problem, ledgers: Mapping[str, Ledger]) -> Float[Array, " p"]:

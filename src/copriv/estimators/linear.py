@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import copy, deepcopy
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -40,7 +39,17 @@ from copriv.estimators.declared import (
     weighed,
     without_data,
 )
-from copriv.estimators.in_process import PrivacySpent, SharedLedger, SpendingWarning, answered, owners_of, train
+from copriv.estimators.in_process import (
+    NOTHING_MEASURED,
+    OwnersLedger,
+    PrivacySpent,
+    PrivateRows,
+    SharedLedger,
+    SpendingWarning,
+    answered,
+    owners_of,
+    train,
+)
 from copriv.estimators.inputs import (
     NO_NUMBER,
     STANDARD,
@@ -55,7 +64,7 @@ from copriv.estimators.inputs import (
     with_level,
     without_values,
 )
-from copriv.mechanisms.lengths import Lengths, Measured
+from copriv.mechanisms.lengths import Measured
 from copriv.model.records import Records
 from copriv.problem import Problem
 from copriv.validation import positive
@@ -119,121 +128,126 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
 
     def _fitted(self, X: Any, y: Any, sample_weight: Any, owners: Any, public: Any) -> Any:
         X, y = self._checked(X, y)
-        public_X, public_y = None, None
-        if public is not None:
-            if not isinstance(public, tuple | list) or len(public) != 2:
-                raise InvalidInput("public: must be a pair (X, y)")
-            public_X, public_y = self._checked(public[0], public[1], reset=False)
+        public_X, public_y = self._public(public)
         if not isinstance(self.fit_intercept, bool | np.bool_):
             raise InvalidInput(f"fit_intercept: must be True or False, not {self.fit_intercept!r}")
+        intercept = bool(self.fit_intercept)
         target = self._numbers(y, public_y)
         ranges = self._ranges_of_columns(public_X)
         whose, share = whose_rows(owners, len(X)), self._shares(sample_weight, len(X))
         # A row that counts for less than one has less of the intercept, too: it is then a column, 1 in every row.
         weighted, nonzero = share is not None, self.n_features_in_  # of a category's levels a row has one
-        level = int(weighted and bool(self.fit_intercept))
-        wanted = terms(
+        level = int(weighted and intercept)
+        whole = wanted = terms(
             columns=X.shape[1], loss=self.loss, threshold=self._threshold(),
-            regularization=strength(self.regularization), intercept=bool(self.fit_intercept),
-            feature_bound=self._feature_bound(),
+            regularization=strength(self.regularization), intercept=intercept, feature_bound=self._feature_bound(),
             owners=of_one_kind(
                 {"name": name, "records": len(rows), **budget(self.epsilon, self.delta, name)}
                 for name, rows in whose.items()
             ),
         )  # fmt: skip
-        stand_in, public_records, scale, gap, lengths, measured = None, None, 1.0, None, None, Measured()
+        fewest, unknown = min(map(len, whose.values())), self._of_no_range(ranges)
+        of_ranges = ranging(wanted, unknown) if unknown else None
+        if of_ranges:
+            wanted = of_ranges[1]
+        row_norm, of_lengths, known = None, None, NOTHING_MEASURED
         settled: Settled | None = None
-        known = measured
-        fewest, row_norm, whole, ranging_under = min(map(len, whose.values())), None, wanted, None
-        unknown = self._of_no_range(ranges)
-        if unknown:
-            ranging_under, wanted, noise_on_ranges = ranging(wanted, unknown)
+        self._stand_in, public_records = None, None
         if public_X is None:
             row_norm = None if self.row_norm is None else length("row_norm", self.row_norm)
             with in_the_callers_words(fewest):
-                lengths = measuring(wanted, row_norm, nonzero)
-                settled = without_data(lengths[1] if lengths else wanted, row_norm, nonzero=nonzero, weighted=weighted)
-            agreement, scale, gap = settled.agreement, settled.scale, settled.expected_gap
-            if lengths is None and settled.drowned:
+                of_lengths = measuring(wanted, row_norm, nonzero)
+                rest = of_lengths[1] if of_lengths else wanted
+                settled = without_data(rest, row_norm, nonzero=nonzero, weighted=weighted)
+            agreement, scale = settled.agreement, settled.scale
+            if of_lengths is None and settled.drowned:
                 _warn_of_noise(settled, enough(wanted, row_norm, None, nonzero, weighted), whole)
         else:
             public_records = Records.of(with_level(ranges.inside(public_X), level), self._public_numbers(public_y))
             with in_the_callers_words(fewest):
-                agreement, stand_in = planned(weighed(wanted) if weighted else wanted, public_records)
-        x, shift = ranges.inside(X), bool(self.fit_intercept)
+                agreement, self._stand_in = planned(weighed(wanted) if weighted else wanted, public_records)
+            scale = 1.0
 
-        @lru_cache(maxsize=2)  # terms change more often than units, and each copy of a large table takes time
-        def parts_of(scale: float, known: Measured, level: int) -> list[Records]:
-            with np.errstate(all="ignore"):  # a warning would tell of single rows
-                columns = with_level(scale * x, level) if scale else np.ones((len(x), 1))
-            targets = known.clipped(target) if known.spent else target
-            each = [slice(None)] if len(whose) == 1 else whose.values()
-            if share is None:
-                return [Records.of(columns[rows], targets[rows]) for rows in each]
-            return [Records.of_shares(columns[rows], targets[rows], share[rows]) for rows in each]
+        def rows() -> PrivateRows:
+            return PrivateRows(ranges.inside(X), target, whose, share, level, public_records)
 
-        def problem_of(agreement: Any, scale: float, known: Measured) -> Problem:
-            beside = level * (agreement.agreement.mechanism != Lengths.name)
-            return Problem.of(agreement, parts_of(float(scale), known, beside), public=public_records)
-
+        private = rows()
         with in_the_callers_words(fewest):
-            problem = problem_of(agreement, scale, measured)
+            problem = private.problem(agreement, scale)
         shared = self.shared_ledger
         _warn_of_labels(whose, lambda: np.column_stack([X, np.asarray(y, float) if self._regressor else target]))
         _warn_of_spending(shared)
         # What a first answer leaves of δ is not known before it: the whole budget must be there.
-        paying = whole["owner"] if lengths or ranging_under else problem.agreement.to_dict()["owner"]
+        paying = whole["owner"] if of_lengths or of_ranges else problem.agreement.to_dict()["owner"]
         costs = {one["name"]: (Fraction(one["epsilon"]), Fraction(one["delta"])) for one in paying}
         with shared.for_fit(costs, problem.agreement.answers) as own, in_the_callers_words(fewest):
             ledgers = [own]
-            if lengths or ranging_under:
+            if of_lengths or of_ranges:
                 # Terms that owners can keep whatever is measured, so that nothing is spent on a fit that is then refused.
                 owners_of(problem)
-            if ranging_under is not None:
-                of_numbers = [x[:, self._columns.of_numbers]] * ("bounds" in unknown)
-                on_scale = Records.of(
-                    np.hstack([*of_numbers, *[target[:, None]] * ("target_bounds" in unknown)]), 0.0 * target
-                )
-                answer = answered(Problem.of(ranging_under, [on_scale.taken(rows) for rows in whose.values()]), own)
-                ranges = self._with_ranges(ranges, LogScale.found(answer, noise_on_ranges, shift))
-                x, target = ranges.inside(X), self._public_numbers(y)
-                parts_of.cache_clear()
-                problem = problem_of(problem.agreement, scale, measured)
-                ledgers.append({name: one.of_the_same_fit() for name, one in own.items()})
-            if lengths is not None:
-                asked, rest, noise = lengths
-                share_spent = asked.owner[0].epsilon / wanted["owner"][0]["epsilon"]
-                answer = answered(problem_of(asked, 1.0, measured), ledgers[-1])
-                found = Measured.of(answer, noise, bool(self.fit_intercept), share_spent, weighted)
+            if of_ranges:
+                asked, _, noise = of_ranges
+                on_scale = self._on_scale(ranges.inside(X), target, unknown)
+                answer = answered(Problem.of(asked, [on_scale.taken(each) for each in whose.values()]), own)
+                ranges = self._with_ranges(ranges, LogScale.found(answer, noise, intercept))
+                target = self._public_numbers(y)
+                private = rows()
+                problem = private.problem(agreement, scale)
+                ledgers.append(_of_the_same_fit(own))
+            if of_lengths:
+                asked, rest, noise = of_lengths
+                answer = answered(private.problem(asked), ledgers[-1])
+                spent = asked.owner[0].epsilon / wanted["owner"][0]["epsilon"]
+                found = Measured.of(answer, noise, intercept, spent, weighted)
                 with suppress(AgreementError, InvalidInput):
                     closest = without_data(rest, row_norm, found, nonzero=nonzero, weighted=weighted)
                     closer = closest.scale * 2.0**found.columns
-                    sized = problem_of(closest.agreement, closer, closest.measured)
+                    sized = private.problem(closest.agreement, closer, closest.measured)
                     owners_of(sized)
-                    settled, measured, known = closest, closest.measured, found
-                    problem, scale, gap = sized, closer, settled.expected_gap
-                ledgers.append({name: one.of_the_same_fit() for name, one in ledgers[-1].items()})
+                    settled, known, problem, scale = closest, found, sized, closer
+                ledgers.append(_of_the_same_fit(ledgers[-1]))
             theta = train(problem, ledgers[-1])
-        theta = measured.width * (settled.model(theta) if settled else theta)
+        self._set_fitted(theta, problem, settled, scale, cast(Ranges, ranges), ledgers)
+        if settled:
+            _warn_of_light_rows(settled.measured.counted)
+            if of_lengths and settled.drowned:  # what was measured says so; the fit is whole
+                _warn_of_noise(settled, enough(rest, row_norm, known, nonzero, weighted), whole)
+        return self
+
+    def _public(self, public: Any) -> Any:
+        """Public rows and their targets, checked; None and None where there are none."""
+        if public is None:
+            return None, None
+        if not isinstance(public, tuple | list) or len(public) != 2:
+            raise InvalidInput("public: must be a pair (X, y)")
+        return self._checked(public[0], public[1], reset=False)
+
+    def _on_scale(self, scaled: Any, target: Any, unknown: list[str]) -> Records:
+        """The columns of which no range is known, the target's last, on the scale of `LogScale`."""
+        of_numbers = [scaled[:, self._columns.of_numbers]] * ("bounds" in unknown)
+        return Records.of(np.hstack([*of_numbers, *[target[:, None]] * ("target_bounds" in unknown)]), 0.0 * target)
+
+    def _set_fitted(
+        self, theta: Any, problem: Problem, settled: Settled | None, scale: float, ranges: Ranges, ledgers: Any
+    ) -> None:
+        """Set what a fit is known by."""
         spent = {
             name: (float(sum(one[name].spent for one in ledgers)), float(sum(one[name].spent_delta for one in ledgers)))
-            for name in costs
+            for name in ledgers[0]
         }
         ε, δ = map(max, zip(*spent.values(), strict=True))
         self.privacy_spent_ = PrivacySpent(ε, δ, spent)
-        self.agreement_, self.scale_, self.expected_gap_ = problem.agreement, scale, gap
-        self._stand_in, self._forecast = stand_in, cast(Any, None)
+        self.agreement_, self.scale_, self._forecast = problem.agreement, scale, cast(Any, None)
+        self.expected_gap_ = settled.expected_gap if settled else None
         self.coef_names_ = self._columns.features
-        ranges = cast(Ranges, ranges)
         self.bounds_ = ranges.low[self._columns.of_numbers], ranges.high[self._columns.of_numbers]
+        measured = settled.measured if settled else NOTHING_MEASURED
+        theta = measured.width * (settled.model(theta) if settled else theta)
+        columns = len(self.coef_names_)
         self._set_model(
-            *ranges.coefficients(scale * theta[: X.shape[1]] if scale else np.zeros(X.shape[1])),
+            *ranges.coefficients(scale * theta[:columns] if scale else np.zeros(columns)),
             measured.centre + float(theta[-1]) if self.fit_intercept else 0.0,
         )
-        _warn_of_light_rows(measured.counted)
-        if lengths and settled and settled.drowned:  # what was measured says so; the fit is whole
-            _warn_of_noise(settled, enough(rest, row_norm, known, nonzero, weighted), whole)
-        return self
 
     @property
     def shared_ledger(self) -> SharedLedger:
@@ -380,6 +394,11 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
     def _threshold(self) -> float:
         """Where the Huber loss turns straight, for a target in [−1, 1]; other losses ignore it."""
         return 1.0
+
+
+def _of_the_same_fit(ledgers: Mapping[str, OwnersLedger]) -> dict[str, OwnersLedger]:
+    """Ledgers for another answer, with what these have left."""
+    return {name: one.of_the_same_fit() for name, one in ledgers.items()}
 
 
 def _warn_of_labels(whose: Mapping[str, Any], rows: Callable[[], Any]) -> None:
