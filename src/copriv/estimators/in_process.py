@@ -49,7 +49,7 @@ from copriv.validation import non_negative
 NOTHING_MEASURED = Measured()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class PrivateRows:
     """The private rows of a fit, by owner, in whatever units terms ask for."""
 

@@ -7,7 +7,7 @@ which alone reads rows once they are checked; docs/how-to/estimators.md says wha
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy, deepcopy
 from fractions import Fraction
@@ -152,7 +152,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             wanted = of_ranges[1]
         row_norm, of_lengths, known = None, None, NOTHING_MEASURED
         settled: Settled | None = None
-        self._stand_in, public_records = None, None
+        stand_in, public_records = None, None
         if public_X is None:
             row_norm = None if self.row_norm is None else length("row_norm", self.row_norm)
             with in_the_callers_words(fewest):
@@ -165,7 +165,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         else:
             public_records = Records.of(with_level(ranges.inside(public_X), level), self._public_numbers(public_y))
             with in_the_callers_words(fewest):
-                agreement, self._stand_in = planned(weighed(wanted) if weighted else wanted, public_records)
+                agreement, stand_in = planned(weighed(wanted) if weighted else wanted, public_records)
             scale = 1.0
 
         def rows() -> PrivateRows:
@@ -187,7 +187,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 owners_of(problem)
             if of_ranges:
                 asked, _, noise = of_ranges
-                on_scale = self._on_scale(ranges.inside(X), target, unknown)
+                on_scale = self._on_scale(private.x, target, unknown)
                 answer = answered(Problem.of(asked, [on_scale.taken(each) for each in whose.values()]), own)
                 ranges = self._with_ranges(ranges, LogScale.found(answer, noise, intercept))
                 target = self._public_numbers(y)
@@ -207,7 +207,17 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                     settled, known, problem, scale = closest, found, sized, closer
                 ledgers.append(_of_the_same_fit(ledgers[-1]))
             theta = train(problem, ledgers[-1])
-        self._set_fitted(theta, problem, settled, scale, cast(Ranges, ranges), ledgers)
+        measured = settled.measured if settled else NOTHING_MEASURED
+        theta = measured.width * (settled.model(theta) if settled else theta)
+        ranges, columns = cast(Ranges, ranges), len(self._columns.features)
+        coef, shift = ranges.coefficients(scale * theta[:columns] if scale else np.zeros(columns))
+        self._set_model(coef, shift, measured.centre + float(theta[-1]) if intercept else 0.0)
+        self.agreement_, self.scale_ = problem.agreement, scale
+        self.expected_gap_ = settled.expected_gap if settled else None
+        self._stand_in, self._forecast = stand_in, cast(Any, None)
+        self.coef_names_ = self._columns.features
+        self.bounds_ = ranges.low[self._columns.of_numbers], ranges.high[self._columns.of_numbers]
+        self.privacy_spent_ = _spent(ledgers)  # the last: without it a fit that was interrupted is undone
         if settled:
             _warn_of_light_rows(settled.measured.counted)
             if of_lengths and settled.drowned:  # what was measured says so; the fit is whole
@@ -226,28 +236,6 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         """The columns of which no range is known, the target's last, on the scale of `LogScale`."""
         of_numbers = [scaled[:, self._columns.of_numbers]] * ("bounds" in unknown)
         return Records.of(np.hstack([*of_numbers, *[target[:, None]] * ("target_bounds" in unknown)]), 0.0 * target)
-
-    def _set_fitted(
-        self, theta: Any, problem: Problem, settled: Settled | None, scale: float, ranges: Ranges, ledgers: Any
-    ) -> None:
-        """Set what a fit is known by."""
-        spent = {
-            name: (float(sum(one[name].spent for one in ledgers)), float(sum(one[name].spent_delta for one in ledgers)))
-            for name in ledgers[0]
-        }
-        ε, δ = map(max, zip(*spent.values(), strict=True))
-        self.privacy_spent_ = PrivacySpent(ε, δ, spent)
-        self.agreement_, self.scale_, self._forecast = problem.agreement, scale, cast(Any, None)
-        self.expected_gap_ = settled.expected_gap if settled else None
-        self.coef_names_ = self._columns.features
-        self.bounds_ = ranges.low[self._columns.of_numbers], ranges.high[self._columns.of_numbers]
-        measured = settled.measured if settled else NOTHING_MEASURED
-        theta = measured.width * (settled.model(theta) if settled else theta)
-        columns = len(self.coef_names_)
-        self._set_model(
-            *ranges.coefficients(scale * theta[:columns] if scale else np.zeros(columns)),
-            measured.centre + float(theta[-1]) if self.fit_intercept else 0.0,
-        )
 
     @property
     def shared_ledger(self) -> SharedLedger:
@@ -399,6 +387,16 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
 def _of_the_same_fit(ledgers: Mapping[str, OwnersLedger]) -> dict[str, OwnersLedger]:
     """Ledgers for another answer, with what these have left."""
     return {name: one.of_the_same_fit() for name, one in ledgers.items()}
+
+
+def _spent(ledgers: Sequence[Mapping[str, OwnersLedger]]) -> PrivacySpent:
+    """What all answers of a fit have cost."""
+    by_owner = {
+        name: (float(sum(one[name].spent for one in ledgers)), float(sum(one[name].spent_delta for one in ledgers)))
+        for name in ledgers[0]
+    }
+    ε, δ = map(max, zip(*by_owner.values(), strict=True))
+    return PrivacySpent(ε, δ, by_owner)
 
 
 def _warn_of_labels(whose: Mapping[str, Any], rows: Callable[[], Any]) -> None:

@@ -201,7 +201,9 @@ class MomentsInL2(OfSquaredLoss):
         Ξ, r, p = declared.gradient_bound, declared.longest, declared.n_parameters
         entry = 2.0 * np.sqrt(variance) * r**2  # of 2H, off the diagonal
         tables = declared.tables(Squared.curvature)
-        gap = float(tables.expected(tables.solved(2.0 * np.sqrt(p) * entry, variance * Ξ**2, entry**2)))
+        # Of targets that are clipped to an interval the mean is another one (`Declared.at_bounds`).
+        off = declared.slopes()[0][-1] * declared.whole * declared.counted / tables.gain
+        gap = float(tables.expected(off + tables.solved(2.0 * np.sqrt(p) * entry, variance * Ξ**2, entry**2)))
         yield gap, Setting(Ξ, (1.0,), {"reach": r})
 
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
