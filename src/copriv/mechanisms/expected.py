@@ -178,9 +178,8 @@ class Declared:
         gains = GAINS_OF_CLASSES if self.classes else GAINS
         found = np.array([(gain, constant, 1.0) for gain in gains for constant in constants])
         weakest = (WEAK_GAIN / (1.0 - max(constants)), max(constants), 0.0)
-        if (
-            not self.classes and self.intercept
-        ):  # a mean at an end of the range, which a model must not draw to the middle
+        if not self.classes and self.intercept:
+            # A mean at an end of the range, which a model must not draw to the middle.
             weakest = (1.0, 1.0 - WEAK_GAIN_OF_NUMBERS, 0.0)
         elif not self.classes:
             weakest = (WEAK_GAIN_OF_NUMBERS, 0.0, 0.0)
