@@ -154,7 +154,7 @@ def test_a_forecast_of_a_sum_is_exact_where_it_is_without() -> None:
 
 def test_a_forecast_of_single_answers_says_what_their_sum_would_cost() -> None:
     """As the forecast of the same terms with the sum finds, and at a budget as much smaller as the noise allows."""
-    seen = planned(aggregation="each", communication="synchronous", goal="common")
+    seen = planned(aggregation="each", communication="synchronous", goal="common", worthwhile=0.0)
     found = copriv.forecast(seen, public=public(), runs=32, preconditioner=False)
     summed_terms = seen.replace(agreement={"aggregation": "sum"})
     itself = copriv.forecast(summed_terms, public=public(), runs=32, preconditioner=False)
@@ -177,7 +177,7 @@ def test_a_sum_that_costs_more_is_not_said_to_pay_sooner() -> None:
     rng = np.random.default_rng(3)
     X = rng.normal(size=(300, 2))
     data = (X, X @ np.array([2.0, -1.0]) + 0.05 * rng.normal(size=300))
-    terms = planned(aggregation="each", goal="common").replace(owner={"epsilon": 3.0, "records": 2000})
+    terms = planned(aggregation="each", goal="common", worthwhile=0.0).replace(owner={"epsilon": 3.0, "records": 2000})
     found = copriv.forecast(terms, public=data, runs=32, preconditioner=False, public_start=False)
     assert found.with_sum is not None
     assert found.recommended.agreement.one_answer

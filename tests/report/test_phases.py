@@ -1,9 +1,11 @@
 """A pilot in earnest, from the forecast before it to the run after it: what is signed, chosen, stopped, and computed again."""
 
 import asyncio
+import copy
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from copriv.network.run import Run
 from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore
 from copriv.network.turns import Conduct
+from copriv.problem.verdict import Answer
 from copriv.report.phases import decided, wrong_with
 from network_parties import Consortium, finished
 
@@ -114,26 +117,66 @@ def test_terms_are_computed_again_whatever_the_threads_and_others_are_found(
     assert "other public rows" in wrong_with(run, found, "another")
     run.chosen = {**run.chosen, "step": run.chosen["step"] / 50}
     assert "more than those that its answers lead to" in wrong_with(run, found, "digest")
-    everybody = {
-        verdict: [replace(owner, verdict=verdict) for owner in found.after.owners] for verdict in ("yes", "no")
-    }
-    kept, goes_on = (
-        AfterPilot.decided(signed, found.before, replace(found.after, owners=tuple(everybody[verdict])))
-        for verdict in ("no", "yes")
-    )
-    assert (kept.chosen, goes_on.chosen) == (None, found.chosen)
     run.chosen = dict(found.chosen or {})
     assert wrong_with(run, found, "digest") == ""
-    nobody = replace(
-        kept, after=replace(kept.after, owners=tuple(replace(o, probability=0.0) for o in kept.after.owners))
+
+    def were_it(verdict: Answer, probability: float) -> AfterPilot:
+        """The same answers, were the verdict of bank-1 another one, and no of the others; `known` says so."""
+        owners = []
+        for owner in found.after.owners:
+            answer, chance = (verdict, probability) if owner.name == "bank-1" else ("no", 0.0)
+            on_all = replace(owner.on_all, answer=answer, probability=chance, if_alike=None, if_unlike=None)
+            owners.append(replace(owner, verdict=answer, probability=chance, on_all=on_all))
+        made = AfterPilot.decided(signed, found.before, replace(found.after, owners=tuple(owners)))
+        run.known = {**made.said(), "public": "digest"}
+        return made
+
+    assert "went on after the pilot, by whose answers joining pays for nobody" in wrong_with(
+        run, were_it("no", 0.0), "digest"
     )
-    assert "went on after the pilot, by whose answers joining pays for nobody" in wrong_with(run, nobody, "digest")
+    assert wrong_with(run, were_it("no", 0.15), "digest") == "", "on another machine it may be open"
+    run.kept = "joining pays for nobody"
+    assert wrong_with(run, were_it("no", 0.1), "digest") == ""
+    assert wrong_with(run, were_it("open", 0.25), "digest") == "", "on another machine it may be a no"
+    for verdict, probability in (("open", 0.5), ("yes", 0.9)):
+        wrong = wrong_with(run, were_it(verdict, probability), "digest")
+        assert "stopped after the pilot, by whose answers joining may pay for bank-1" in wrong
+
+
+def test_what_a_learner_says_that_the_pilot_told_is_computed_again(
+    conducted: tuple[Conductor, Path], signed: Agreement
+) -> None:
+    with closing(RunStore.read(conducted[1])) as store:
+        run = Run.of(store)
+    found = AfterPilot.of(signed, Records.of(*PUBLIC), run.phases[0].only_answers, runs=RUNS)
+    honest = copy.deepcopy(run.known)
+    assert wrong_with(run, found, "digest") == ""
+
+    def changed(*path: str, to: Any) -> str:
+        run.known = copy.deepcopy(honest)
+        place = run.known
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = to
+        return wrong_with(run, found, "digest")
+
+    chance = honest["after"]["owners"]["bank-1"]["probability"]
+    median = honest["after"]["relative_fitness"]["median"]
+    assert changed("after", "relative_fitness", "median", to=1.1 * median) == ""
+    wrong = "what the run's file says that the pilot told is not what its answers tell"
+    for path, to in (
+        (("after", "relative_fitness", "median"), 0.5 * median),
+        (("after", "relative_fitness", "median"), "low"),
+        (("before", "band", "high"), [1.0]),
+        (("after", "owners", "bank-1", "probability"), chance - 0.5 if chance > 0.5 else chance + 0.5),
+        (("after", "owners", "bank-1", "probability"), None),
+        (("after", "owners"), {}),
+        (("after", "owners"), []),
+        (("after",), None),
+    ):
+        assert changed(*path, to=to) == wrong, path
     run.known = {}
     assert "does not say what the pilot told" in wrong_with(run, found, "digest")
-    run.known = {"public": "digest"}
-    run.kept = kept.reason
-    assert wrong_with(run, kept, "digest") == ""
-    assert "stopped after the pilot, by whose answers joining pays for bank-1" in wrong_with(run, goes_on, "digest")
 
 
 def test_a_floor_is_signed_whole_and_divided_once() -> None:

@@ -16,7 +16,7 @@ from copriv.forecast.coalition_value import Consortium, shapley_values
 from copriv.forecast.standalone_models import OwnRecords, WithoutJoining
 from copriv.formatting.cards import Shown
 from copriv.plan.plan_result import NoiseCurve
-from copriv.problem.verdict import Answer, Asked, OwnerVerdict
+from copriv.problem.verdict import Answer, Asked, OwnerVerdict, just_worthwhile
 from copriv.types import Array, Whole
 
 
@@ -41,7 +41,8 @@ class OwnerForecast(Shown):
     probability: float
     """That it pays by at least what the agreement calls worthwhile."""
     pays_below: float
-    """ψ of the common model on everybody's records below which joining typically pays, on the records that the goal names."""
+    """ψ of the common model on everybody's records below which joining typically pays, on the records that the goal names; 0
+    where none is enough."""
     joining_pays: bool | None
     """The verdict as a truth value; None where it is open."""
     close_call: bool
@@ -53,7 +54,7 @@ class OwnerForecast(Shown):
     alone_high: float
     """95 % quantile of `alone` over worlds."""
     break_even_epsilon: float | None
-    """The smallest ε of this owner at which the common model is better on everybody's records; None where no ε is enough."""
+    """The smallest ε of this owner at which joining typically pays on everybody's records; None where no ε is enough."""
     break_even_epsilon_low: float | None
     """5 % quantile of it over worlds; None where no ε is enough even there."""
     break_even_epsilon_high: float | None
@@ -117,18 +118,18 @@ def owners_of(
     first = judged.assessed_as([owner.records for owner in tables])
     models = {i: _Models.of(judged, recommended, i, asked) for i in dict.fromkeys(first)}
     of = [models[i] for i in first]
-    usual = np.array([one.usual for one in of])
-    break_even = members.break_evens(usual)
+    on_all = np.array([one.enough_on_all for one in of])
+    break_even = members.break_evens(on_all)
     # Where the alternatives to joining cost more, a smaller ε is enough, although the start of the terms costs more as well.
     now, without_joining = members.together(), members.without_joining
     easy, hard = (
         members.held_to(now, without_joining, float(np.quantile(starts, q))).break_evens(
-            np.array([one.target[end] for one in of])
+            np.array([one.ends[end] for one in of])
         )
         for q, end in ((0.95, 1), (0.05, 0))
     )
-    on_own = members.break_evens(np.array([one.enough for one in of]))
-    for_all = members.break_evens_for_all(usual)
+    on_own = members.break_evens(np.array([one.enough_on_own for one in of]))
+    for_all = members.break_evens_for_all(on_all)
     welcome, in_place = members.welcomes(), members.epsilons_in_place()
     return tuple(
         OwnerForecast(
@@ -165,12 +166,12 @@ def owners_of(
 class _Models:
     """Part of an owner's forecast that does not depend on its ε: its models, and their costs."""
 
-    usual: float
-    """ψ of the better of its own model and the public one, typically."""
-    target: tuple[float, float]
+    enough_on_all: float
+    """ψ of the common model below which joining typically pays on everybody's records; below 0 where none is enough."""
+    ends: tuple[float, float]
     """5 % and 95 % quantiles of it over worlds."""
-    enough: float
-    """The largest ψ of the common model with which joining typically pays on its own records."""
+    enough_on_own: float
+    """The largest with which joining typically pays on its own records."""
     fields: dict[str, Any]
     """Fields of `OwnerForecast`."""
 
@@ -181,11 +182,12 @@ class _Models:
         costs, end = judged.on_own(recommended, i), recommended.relative_fitness.end["median"]
         on_own, on_all = costs.verdict(asked), judged.verdict_on_all(recommended, i, asked)
         asked_for = {"own": on_own, "common": on_all}[asked.goal]
-        usual, enough = float(np.median(target)), costs.enough(end, asked.worthwhile)
+        low_end, typical, high_end = np.quantile(just_worthwhile(target, asked.worthwhile), (0.05, 0.5, 0.95)).tolist()
+        enough = costs.enough(end, asked.worthwhile)
         fields = {
             "verdict": asked_for.answer,
             "probability": asked_for.probability,
-            "pays_below": {"own": enough, "common": usual}[asked.goal],
+            "pays_below": {"own": enough, "common": max(typical, 0.0)}[asked.goal],
             "joining_pays": {"yes": True, "no": False, "open": None}[asked_for.answer],
             "close_call": asked_for.answer == "open",
             "joining_pays_probability": asked_for.probability,
@@ -196,8 +198,7 @@ class _Models:
             "alone_high": float(high),
             "own": costs.summary(),
         }
-        ends = (float(np.quantile(target, 0.05)), float(np.quantile(target, 0.95)))
-        return cls(usual, ends, enough, fields)
+        return cls(typical, (low_end, high_end), enough, fields)
 
 
 def best_split(

@@ -18,7 +18,7 @@ from copriv.forecast.assessment import Assessment, quantiles
 from copriv.populations.public_sample import PublicSample
 from copriv.populations.world import HOPELESS, World, psi
 from copriv.problem import Problem
-from copriv.problem.verdict import Asked, Model, OwnerVerdict, verdict_of
+from copriv.problem.verdict import Asked, Model, OwnerVerdict, just_worthwhile, verdict_of
 from copriv.types import Array
 
 
@@ -294,7 +294,7 @@ def enough(
     apart: by how much more the common model costs there. with_intercept: the same
     with the best intercept for this owner, without which ψ is (p − 1)/p of itself.
     """
-    wanted = without - worthwhile * (1.0 + without)
+    wanted = just_worthwhile(without, worthwhile)
     costs = np.geomspace(1e-9, 1e6, 601)
     left = None if with_intercept is None else np.maximum(with_intercept + costs * (1.0 - 1.0 / p), 0.0)
     common = np.maximum(apart + costs, 0.0)

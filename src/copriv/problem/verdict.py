@@ -149,6 +149,11 @@ def verdict_of(
     return OwnerVerdict(**vars(whole), by=by, if_alike=alike, if_unlike=unlike)
 
 
+def just_worthwhile(without: float | Array, worthwhile: float) -> Array:
+    """The largest ψ of a model with which joining pays, where ψ without joining is this; below 0 where none does."""
+    return np.asarray(without - worthwhile * (1.0 + without))
+
+
 def _outcome(gain: Float[Array, "worlds *runs"], worthwhile: float) -> Outcome:
     probability = float(np.mean(gain >= worthwhile))
     answer: Answer = "open"

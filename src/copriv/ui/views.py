@@ -37,6 +37,7 @@ from copriv.forecast.forecaster import NOTICEABLE
 from copriv.forecast.standalone_models import enough, personalized_cost
 from copriv.formatting.numbers import json_ready, yes_or_no
 from copriv.market import MECHANISMS, Market, lots, unstated
+from copriv.problem.verdict import just_worthwhile
 from copriv.report.public_rows import PublicRows
 from copriv.terms import OwnerTerms
 from copriv.types import Array
@@ -272,7 +273,7 @@ def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, 
             "value": float(members.cost(members.best_numbers())),
         },
         "best_weights": members.weighted(members.best_weights()),
-        "frontier": _frontier(made, members, public_only, spread),
+        "frontier": _frontier(made, members, public_only, spread, question.agreement.worthwhile),
         "target": {
             "value": question.target,
             "epsilon": {name: members.epsilon_for(question.target / factor) for name, factor in spread.items()},
@@ -289,12 +290,11 @@ def _rows(question: Question, made: Prepared, members: Consortium, public_only: 
     shares, errors = np.full(N, np.nan), np.zeros(N)
     if few:
         shares, errors = shapley_values(members, samples=400)
-    weights, rivals = members.best_weights(), np.minimum(alone, _without_answers(members, public_only))
+    weights, without = members.best_weights(), np.minimum(alone, _without_answers(members, public_only))
     agreed = question.agreement
     own, enough_for = _on_own(agreed.owner_tables, made, together, public_only, agreed.worthwhile)
-    if agreed.goal == "own":
-        rivals = enough_for
-    break_even = members.break_evens(np.asarray(rivals, dtype=np.float64)) if few else []
+    enough_for = enough_for if agreed.goal == "own" else just_worthwhile(without, agreed.worthwhile)
+    break_even = members.break_evens(np.asarray(enough_for, dtype=np.float64)) if few else []
     rows: list[dict[str, Any]] = []
     i = -1
     for seat in question.seats:
@@ -305,8 +305,8 @@ def _rows(question: Question, made: Prepared, members: Consortium, public_only: 
             continue
         i += 1
         row |= {
-            "alone": float(alone[i]), "together": together, "joining_pays": bool(together < rivals[i]),
-            "verdict": yes_or_no(together < rivals[i]), "own": own[i], "own_without": own[i]["without"],
+            "alone": float(alone[i]), "together": together, "joining_pays": bool(together < enough_for[i]),
+            "verdict": yes_or_no(together < enough_for[i]), "own": own[i], "own_without": own[i]["without"],
             "break_even": None, "worth": None, "worth_error": float(errors[i]),
             "loss_to_others": float(lost[i]), "weight": float(members.records[i] / members.total),
             "best_weight": float(weights[i]), "probability": None,
@@ -371,14 +371,16 @@ def _if_it_came(
     more = members.joined_by(wider.records, wider.epsilon, wider.overlap, wider.number)
     public = public_only + members.information * (1.0 / more.total - 1.0 / members.total)
     alone, with_it = min(float(made.alone(more)[-1]), _without_answers(more, public)), more.together()
-    gain, pays = members.together() - with_it, with_it < alone
+    gain, pays = members.together() - with_it, bool(with_it < just_worthwhile(alone, agreed.worthwhile))
     if agreed.goal == "own":
         (own,), (most,) = _on_own([wider], made, with_it, public_only, agreed.worthwhile)
         alone, pays, with_it = own["without"], bool(with_it < most), min(own["together"], own["personalized"])
     return {"together": with_it, "alone": alone, "joining_pays": pays, "gain_to_others": gain}
 
 
-def _frontier(made: Prepared, members: Consortium, public_only: float, spread: dict[str, float]) -> dict[str, Any]:
+def _frontier(
+    made: Prepared, members: Consortium, public_only: float, spread: dict[str, float], worthwhile: float
+) -> dict[str, Any]:
     """For N owners of the median size, the least common ε at which joining pays for one; and the position of these owners.
 
     "median" is for the median cost of runs; "low" and "high" are for a cost at the ends of the forecast's band.
@@ -395,10 +397,10 @@ def _frontier(made: Prepared, members: Consortium, public_only: float, spread: d
         alike = replace(members, records=size * ones, epsilon=ones, overlap=ones, counts=None, without=None)
         alone = float(made.alone(alike)[0])
         expected = members.curve.at(owners / (total * EPSILONS) ** 2)
-        rival = _without_answers(members, public)
+        of_own, of_public = (just_worthwhile(ψ, worthwhile) for ψ in (alone, _without_answers(members, public)))
         for name, factor in spread.items():
             # A lucky run does not improve the public model: the optimistic line must beat it on average.
-            pays = (expected * factor < alone) & (expected * max(factor, 1.0) < rival)
+            pays = (expected * factor < of_own) & (expected * max(factor, 1.0) < of_public)
             lines[name].append(next(iter(EPSILONS[pays].tolist()), None))
     here = {"owners": N, "epsilon": float(np.sqrt(N / ν) / members.total), "records": size}
     return {"owners": counts.tolist(), "lines": lines, "here": here, "records": size}
