@@ -333,6 +333,11 @@ AGREEMENTS = {
         "seed = 7\npilot = 0.1\npilot_terms = {start = [0.0], gradient_bound = 1.0, feature_bound = 1.0, los_bound = 1}",
         "did you mean loss_bound?",
     ),
+    "a pilot that no owner would answer": (
+        "seed = 7",
+        "seed = 7\npilot = 0.1\npilot_terms = {start = [1e9], gradient_bound = 1.0, feature_bound = 1.0}",
+        "owners answer within model.theta_max",
+    ),
     "a pilot's bound below 0": (
         "seed = 7",
         "seed = 7\npilot = 0.1\npilot_terms = {start = [0.0], gradient_bound = -1.0, feature_bound = 1.0}",

@@ -126,7 +126,8 @@ def values(key: str) -> list[Any]:
         "preconditioner": np.diag([9, 1, 1]).tolist(),
     }
     kinds = [2, 0.7, "S1", True, [1.0], [[1.0]], {"a": 1}, None]
-    return [other[key], "1.0", float("1e400"), None] if key in other else kinds
+    sizes = [[0.1] * 7, [[1.0]], np.eye(2).tolist(), np.eye(7).tolist(), [[0.1]] * 3]
+    return [other[key], "1.0", float("1e400"), None, *sizes] if key in other else kinds
 
 
 KEYS = sorted({*Terms.model_fields, *ModelTerms.model_fields, *DataTerms.model_fields, "owner", "epsilon", "records"})

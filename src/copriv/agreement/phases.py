@@ -19,7 +19,7 @@ from copriv.mechanisms import Pilot
 from copriv.mechanisms.lengths import Lengths, longest_row
 from copriv.rules import WITHOUT_WAITING
 from copriv.terms import AgreedTerms
-from copriv.terms.learning import RANGED
+from copriv.terms.learning import RANGED, PilotTerms
 from copriv.terms.values import LEAST_BUDGET
 
 
@@ -39,11 +39,28 @@ def check_pilot(agreed: AgreedTerms) -> None:
             "agreement.pilot_terms.public: names a file of public rows, and data.public_rows = 0 says that none are public; "
             "leave one of the two out"
         )
+    if asked is not None:
+        _check_point(asked, agreed.model.theta_max)
     share, least = agreed.agreement.pilot, min(owner.epsilon for owner in agreed.owner)
     if isinstance(share, float) and min(share * least, _rest(least, share)) < LEAST_BUDGET:
         raise AgreementError(
             f"agreement.pilot: a share of {share:g} of an epsilon of {least:g} is too little for one of the phases, which "
             f"take at least {LEAST_BUDGET:g} each; agree on a share such as 0.1"
+        )
+
+
+def _check_point(asked: PilotTerms, theta_max: float) -> None:
+    """Raise AgreementError where no owner would answer a pilot there."""
+    p, metric = len(asked.start), asked.preconditioner
+    if metric is not None and len(metric) != p:
+        raise AgreementError(
+            f"agreement.pilot_terms.preconditioner: needs {p} rows of {p} numbers, as many as pilot_terms.start has, and not "
+            f"{len(metric)}; copriv forecast --out DIR writes both"
+        )
+    if max(map(abs, asked.start), default=0.0) > theta_max:
+        raise AgreementError(
+            f"agreement.pilot_terms.start: owners answer within model.theta_max = {theta_max:g}, and a number of it is beyond; "
+            "copriv forecast --out DIR writes it"
         )
 
 
@@ -97,9 +114,10 @@ def _rest(epsilon: float, share: float) -> float:
 def within(agreed: AgreedTerms, chosen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The chosen terms, by table, as changes of the run's agreement.
 
-    Raises AgreementError for a term that was not left open, or with a number out of its agreed range.
+    Raises AgreementError for a term that was not left open, of another size than θ, or with a number out of its agreed range.
     """
     ranges, changes = agreed.agreement.ranges or {}, dict[str, dict[str, Any]]()
+    asked = agreed.agreement.pilot_terms
     for key, value in chosen.items():
         name = printable(key, 40)
         if key not in ranges:
@@ -110,6 +128,8 @@ def within(agreed: AgreedTerms, chosen: Mapping[str, Any]) -> dict[str, dict[str
             numbers = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
             raise AgreementError(f"agreement.ranges: {name} was chosen as what is no number") from None
+        if asked and numbers.shape != (len(asked.start),) * {"start": 1, "preconditioner": 2}.get(key, 0):
+            raise AgreementError(f"agreement.ranges: {name} was chosen of another size than that of pilot_terms.start")
         if not ((numbers >= low) & (numbers <= high)).all():
             raise AgreementError(
                 f"agreement.ranges: {name} was chosen as {numbers if numbers.ndim == 0 else 'numbers'} out of its range, "
