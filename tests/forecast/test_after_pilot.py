@@ -173,11 +173,24 @@ def test_without_noise_it_tells_each_owners_model_and_the_common_one(data, publi
     best = problem.optimum.theta
     cost = before.hessian
     away = told.centre - best
-    assert away @ cost @ away < 0.05 * (told.start - best) @ cost @ (told.start - best)
+    assert away @ cost @ away < 0.05 * (told.public - best) @ cost @ (told.public - best)
     for records, pull in zip(problem.unbounded, told.pull, strict=True):
         own = problem.optimum_of(records, best).theta - best
         error = told.basis @ -pull - own
         assert error @ cost @ error < 0.05 * max(own @ cost @ own, 0.01)
+
+
+@pytest.mark.parametrize("start", [(0.0,) * 4, (3.0, -2.0, 0.0, 1.0)])
+def test_a_pilot_that_is_asked_elsewhere_tells_the_common_model_too(data, public, start):
+    """As by an agreement that was written by hand: models were taken to be about the start, and ψ a hundredth of what it is."""
+    problem = Problem.of(terms(0.5, 1e9, **QUICK), data, public)
+    before = before_pilot(problem)
+    asked = pilot_terms(before, problem.terms.phases[0])
+    asked = asked.replace(agreement={"start": start}, model={"gradient_bound": 1e4})  # nothing is clipped
+    answers = one_answers(problem.under(asked), [np.random.SeedSequence(1)], asked.noise_scales())
+    away = told_by(before, asked, np.concatenate(answers)).centre - problem.optimum.theta
+    far = np.array(start) - problem.optimum.theta
+    assert away @ before.hessian @ away < 0.02 * far @ before.hessian @ far
 
 
 def test_its_noise_is_as_large_as_it_says_and_its_error_too(data, public):

@@ -1,12 +1,13 @@
 """A pilot in numbers: the terms that it is asked at, from public rows only, and what its answers tell.
 
-Let z_i be owner i's answer: the mean at the public model θ₀ of W∇ℓ, clipped to Ξ in L1, with Laplace noise of known scale b_i,
-and W the root of the public metric P. In the coordinates of `PilotAnswers`, and where records are clipped as public rows are,
+Let z_i be owner i's answer: the mean at the start, which is to be the public model θ₀, of W∇ℓ, clipped to Ξ in L1, with Laplace
+noise of known scale b_i, and W the root of the public metric P. In the coordinates of `PilotAnswers`, and where records are
+clipped as public rows are,
 
     VᵀW⁻¹(z_i − z⁰)/a  =  −d_i + noise,      of variance  2b_i²s/a² + φ/n_i,
 
-with z⁰ the clipped mean of the public rows, a the share of the curvature that clipping leaves, s the diagonal of VᵀP⁻¹V and
-φ = 2κ/p the variance of one record's gradient. Owners' records are taken to have the public curvature.
+with z⁰ the clipped mean of the public rows there, a the share of the curvature that clipping leaves, s the diagonal of VᵀP⁻¹V,
+and φ = 2κ/p the variance of one record's gradient. Owners' records are taken to have the public curvature.
 
 A mean of residuals is what owners differ in most, and one number among p: W is the root of P + (p − 2)eeᵀ, with e the
 common shift of all predictions, at unit cost. Its noise is then about √(p − 1) times smaller, that of the others 1/√(p − 1)
@@ -102,7 +103,7 @@ def told_by(
     counted = float(np.sum((w * scale * numbers.unit[p + len(EDGES) + 1] / numbers.unit[0]) ** 2))
     each = np.zeros((0, p)) if agreed.summed else pull - mean
     return PilotAnswers(
-        start, V, -covariance @ (told * mean), root, each, np.maximum(noise, 1e-300)[: len(each)],
+        sample.optimum.theta, V, -covariance @ (told * mean), root, each, np.maximum(noise, 1e-300)[: len(each)],
         Lengths(numbers.feature_bound, seen @ lengths, 2.0 * counted),
     )  # fmt: skip
 

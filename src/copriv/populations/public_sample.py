@@ -64,8 +64,8 @@ class Lengths:
 class PilotAnswers:
     """Posterior of the common model, and evidence of each owner's deviation from it, where each answer was seen."""
 
-    start: Float[Array, " p"]
-    """θ₀."""
+    public: Float[Array, " p"]
+    """θ₀, wherever the pilot was asked."""
     basis: Float[Array, "p p"]
     """V."""
     mean: Float[Array, " p"]
@@ -86,7 +86,7 @@ class PilotAnswers:
     @property
     def centre(self) -> Float[Array, " p"]:
         """Posterior mean of the common model."""
-        return self.start + self.basis @ self.mean
+        return self.public + self.basis @ self.mean
 
     def common(self, rng: np.random.Generator) -> Float[Array, " p"]:
         """Draw the common model."""
