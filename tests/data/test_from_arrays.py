@@ -75,6 +75,15 @@ def test_what_is_no_data_is_told(data, says):
         copriv.Problem.of(AGREEMENT, data)
 
 
+def test_what_is_no_data_is_not_quoted():
+    """A table without its targets, whose cells stood in the message."""
+    private = pd.DataFrame({"age": [51.257302, 3.0]})
+    for data in ([private, private], private):
+        with pytest.raises(DataError) as refused:
+            copriv.Problem.of(AGREEMENT, data)
+        assert "51.2" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [

@@ -6,7 +6,10 @@ import pytest
 import copriv
 from copriv.agreement import Agreement
 from copriv.display.forecast import notes
+from copriv.display.verdict import about_target
 from copriv.forecast.pilot_outlook import settled
+from copriv.forecast.what_if import reach
+from copriv.formatting.numbers import plain_number
 
 
 def terms(records: int, **data: object) -> Agreement:
@@ -68,10 +71,25 @@ def test_a_pilot_tells_more_of_larger_owners_and_costs_what_it_takes(public):
     assert large.share == 0.1
 
 
-def test_where_nothing_is_open_no_pilot_is_recommended(public):
+def test_where_owners_are_alike_an_agreed_pilot_is_said_and_none_is_recommended(public):
     alike = copriv.forecast(terms(2000, heterogeneity=0.0), public, runs=32)
-    assert alike.pilot is None
-    assert alike.to_dict()["pilot_outlook"] is None
+    assert alike.pilot is not None
+    assert (alike.pilot.share, alike.pilot.recommended, alike.pilot.shares) == (0.1, 0.0, ())
+    assert "it says nothing of how they differ" in (alike.pilot_in_words or "")
+    without = terms(2000, heterogeneity=0.0).replace(agreement={"pilot": None})
+    assert copriv.forecast(without, public, runs=32).to_dict()["pilot_outlook"] is None
+
+
+def test_budgets_in_sentences_are_those_to_agree_on(public):
+    """They were the run's, and called agreed: of 1 with a pilot of a tenth, "agreed: 0.9"."""
+    outlook = copriv.forecast(terms(2000), public, runs=32)
+    assert [owner.epsilon for owner in outlook.owners] == pytest.approx([0.9] * 4)
+    found = reach(outlook, 0.7 * outlook.together)
+    assert found.epsilon is not None
+    said = " ".join(about_target(outlook, found))
+    assert f"a budget of {plain_number(found.epsilon / 0.9)} of every owner" in said
+    assert "(agreed: 1)" in said
+    assert plain_number(found.epsilon) not in said
 
 
 def test_json_and_notes_have_the_same_words(public):

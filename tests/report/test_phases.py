@@ -175,6 +175,8 @@ def test_what_a_learner_says_that_the_pilot_told_is_computed_again(
         (("after",), None),
     ):
         assert changed(*path, to=to) == wrong, path
+    run.known = {**honest, "public": None}
+    assert wrong_with(run, found, "digest") == "the run was planned without public rows, and some were given here"
     run.known = {}
     assert "does not say what the pilot told" in wrong_with(run, found, "digest")
 

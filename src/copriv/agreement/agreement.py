@@ -306,7 +306,8 @@ class Agreement(Shown, Framed, AgreedTerms):
         if self.has_pilot:
             raise AgreementError(
                 "agreement.pilot: a pilot and the run after it are two phases, and one is carried out at a time: give one of "
-                "Agreement.phases, or leave the key out; copriv simulate and copriv.pilot carry out a simulated pilot"
+                "Agreement.phases, or leave the key out. The command copriv simulate carries out both; in Python simulate what "
+                "follows a pilot: copriv.pilot(agreement).recommended.agreement"
             )
 
     @property

@@ -32,7 +32,6 @@ from copriv.data.tables import Table, check_names
 from copriv.errors import DataError
 from copriv.formatting.cards import Shown
 from copriv.formatting.numbers import counted, listed
-from copriv.formatting.sanitize import printable
 from copriv.model.records import Records
 from copriv.types import Array
 from copriv.validation import count, non_negative
@@ -317,4 +316,5 @@ def _column(cells: nw.Series[Any]) -> Array:
 
 
 def _shown(value: Any) -> str:
-    return f"a {type(value).__name__}, {printable(' '.join(repr(value).split()), 40)}"
+    """Name the type of what may hold private rows; never a value."""
+    return f"a {type(value).__name__}"

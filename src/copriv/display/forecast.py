@@ -317,18 +317,19 @@ def _next_best(outlook: Forecast) -> list[str]:
 def _joining(outlook: Forecast) -> Table:
     def cells(owner: OwnerForecast) -> tuple[str, ...]:
         return (
-            owner.called, f"{owner.records:,}", f"{owner.epsilon:g}", percent(owner.alone), percent(owner.together),
-            owner.on_all.answer, _least(owner.break_even_epsilon), _least(owner.break_even_epsilon_for_all),
+            owner.called, f"{owner.records:,}", f"{outlook.in_agreement(owner.epsilon):g}", percent(owner.alone),
+            percent(owner.together), owner.on_all.answer, _least(outlook, owner.break_even_epsilon),
+            _least(outlook, owner.break_even_epsilon_for_all),
         )  # fmt: skip
 
     columns = ("records", "epsilon", "alone", "together", "joining pays", "break-even epsilon", "if all alike")
     return Table.of(("owner", *columns), outlook.owners, cells, "owners")
 
 
-def _least(epsilon: float | None) -> str:
+def _least(outlook: Forecast, epsilon: float | None) -> str:
     if epsilon is None:
         return "none"
-    return "any" if epsilon <= LEAST_EPSILON else plain_number(epsilon)
+    return "any" if epsilon <= LEAST_EPSILON else plain_number(outlook.in_agreement(epsilon))
 
 
 def public_model(outlook: Forecast) -> str:
@@ -344,7 +345,7 @@ def _own(outlook: Forecast) -> Table:
         costs = (percent(ψ) for ψ in (own.alone, own.public_personalized, own.together, own.personalized))
         better = f"{percent(said.gain)} ({percent_range(said.gain_low, said.gain_high)})"
         sure = f"{said.answer}, {100 * said.probability:.0f} %"
-        return owner.called, *costs, better, sure, _least(owner.break_even_epsilon_own)
+        return owner.called, *costs, better, sure, _least(outlook, owner.break_even_epsilon_own)
 
     models = ("its own", f"{public_model(outlook)}, at home", "the common one", "that, at home")
     head = ("owner", *models, "better by", "pays", "break-even epsilon")
@@ -386,7 +387,7 @@ def about_coalitions(outlook: Forecast) -> list[str]:
             f"{percent(outlook.together)}: the noise of {whose} answers costs more than the records bring."
         ]
         said += [
-            f"{owner.name} would cost the others nothing with an epsilon of {plain_number(owner.welcome_epsilon)}."
+            f"{owner.name} would cost the others nothing with an epsilon of {_least(outlook, owner.welcome_epsilon)}."
             for owner in [*left][:20]
             if owner.welcome_epsilon is not None
         ]

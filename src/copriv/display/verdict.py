@@ -124,7 +124,9 @@ def _remedy(outlook: Forecast) -> Said:
             least[owner.called] = enough
     if least:
         first = min(least, key=lambda name: least[name])
-        return Said("remedy.budget", {"who": _names([first]), "epsilon": ("number", least[first])})
+        return Said(
+            "remedy.budget", {"who": _names([first]), "epsilon": ("number", outlook.in_agreement(least[first]))}
+        )
     if outlook.n_owners == 1:
         return Said("remedy.nobody")
     return Said("remedy.none.constant" if outlook.agreed.agreement.data.declared_only else "remedy.none")
@@ -206,8 +208,8 @@ def pilots(outlook: Forecast) -> list[Said]:
             return [Said("pilot.lengths", share)]
         recommended = {"share": ("number", found.recommended)}
         return [Said("pilot.lengths.recommended", recommended)] * (found.recommended > 0)
-    if agreed.summed:
-        return [Said("pilot.sum", share)]
+    if not found.shares:
+        return [Said("pilot.sum" if agreed.summed else "pilot.alike", share)]
     if not found.open:
         return [Said("pilot.none")] * (found.share > 0)
 
@@ -242,7 +244,7 @@ def sums(outlook: Forecast) -> list[Said]:
     if found is None:
         return []
     ends = found.break_even_epsilon, found.break_even_epsilon_each
-    hidden, each = (_from_budget(end) for end in ends)
+    hidden, each = (_from_budget(outlook, end) for end in ends)
     pays = Said("sum.pays", {"hidden": hidden, "each": each})
     if str(hidden) == str(each):
         pays = Said("sum.pays.nobody") if ends[0] is None else Said("sum.pays.same", {"hidden": hidden})
@@ -252,10 +254,12 @@ def sums(outlook: Forecast) -> list[Said]:
     return [reached, *_noise(found.assessment.noise_share, Said("noise.that")), pays]
 
 
-def _from_budget(epsilon: float | None) -> Said:
+def _from_budget(outlook: Forecast, epsilon: float | None) -> Said:
     if epsilon is None:
         return Said("sum.at.none")
-    return Said("sum.at.any") if epsilon <= LEAST_EPSILON else Said("sum.at", {"epsilon": ("number", epsilon)})
+    if epsilon <= LEAST_EPSILON:
+        return Said("sum.at.any")
+    return Said("sum.at", {"epsilon": ("number", outlook.in_agreement(epsilon))})
 
 
 def noise(share: float | None, cost: str) -> str:
@@ -419,18 +423,18 @@ def about_target(outlook: Forecast, found: Target) -> list[str]:
     said = [f"{within} not reached, typically {percent(outlook.together)}."]
     if found.reached_by == "together":
         said = [f"{within} reached, typically {percent(outlook.together)} with all."]
-    budgets = [plain_number(ε) for ε in sorted({owner.epsilon for owner in outlook.owners})]
+    budgets = [plain_number(outlook.in_agreement(ε)) for ε in sorted({owner.epsilon for owner in outlook.owners})]
     agreed = " to ".join(dict.fromkeys((budgets[0], budgets[-1])))
     if found.epsilon is None:
         said.append("No budget is enough with these records.")
     else:
-        surely = f"{plain_number(found.epsilon_surely)} nearly surely" if found.epsilon_surely else "no budget would"
-        said.append(
-            f"It takes a budget of {plain_number(found.epsilon)} of every owner typically, {surely} (agreed: {agreed})."
-        )
+        typically, surely = plain_number(outlook.in_agreement(found.epsilon)), "no budget would"
+        if found.epsilon_surely:
+            surely = f"{plain_number(outlook.in_agreement(found.epsilon_surely))} nearly surely"
+        said.append(f"It takes a budget of {typically} of every owner typically, {surely} (agreed: {agreed}).")
     if found.reached_by == "nobody":
         records, epsilon = found.like
-        like = f"of {records:,} records and a budget of {plain_number(epsilon)}"
+        like = f"of {records:,} records and a budget of {plain_number(outlook.in_agreement(epsilon))}"
         if found.records is None:
             said.append("More records alone do not do it.")
         else:

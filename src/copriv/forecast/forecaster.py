@@ -211,10 +211,10 @@ def forecast_of(
     if sample.declared:
         if not after:
             pilot = PilotOutlook(share, share_heard(problem.terms, 1.0 - share), 0, ())
-    elif problem.terms.summed:
+    elif problem.terms.summed or alike:
         if share:
             pilot = PilotOutlook(share, 0.0, 0, ())
-    elif not after and not alike:
+    elif not after:
         first = seen.assessed_as(records)
         draws = {i: seen.heterogeneity_and_pays(recommended, i, asked, worlds) for i in dict.fromkeys(first)}
         pilot = pilot_outlook(

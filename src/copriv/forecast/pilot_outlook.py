@@ -57,7 +57,8 @@ class PilotOutlook(Shown):
     recommended: float
     """0 where no verdict is open or a pilot would settle few of them; without public rows, where its noise is too large."""
     open: int
-    """Number of owners whose verdict is open; 0 where a pilot does not distinguish owners (no public rows, or a sum)."""
+    """Number of owners whose verdict is open; 0 where a pilot does not distinguish owners (no public rows, a sum, or
+    owners that are alike)."""
     shares: tuple[PilotAt, ...]
     """By increasing share, with the agreed one; empty where a pilot does not distinguish owners."""
 

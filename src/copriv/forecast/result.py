@@ -164,7 +164,7 @@ class Forecast(Shown, Framed, Drawn, Written):
     with_sum: WithSum | None
     """Cost if the learner saw only the sum of answers; None where it does, or there can be no such sum."""
     pilot: PilotOutlook | None
-    """Expected benefit and cost of a pilot; None after one, where owners are alike, and where the terms allow none."""
+    """Expected benefit and cost of a pilot; None after one, and without one where owners are alike or the terms allow none."""
     squared: bool
     """Whether the fitness is a mean squared error, whose root is in the target's unit."""
     generalisation: Generalisation
@@ -278,6 +278,14 @@ class Forecast(Shown, Framed, Drawn, Written):
     def goal(self) -> Goal:
         """Records that the verdict is about: each owner's "own", or everybody's, "common"."""
         return self.agreed.agreement.goal
+
+    def in_agreement(self, epsilon: float) -> float:
+        """The ε to agree on for this ε of the run, where a pilot takes its share before it.
+
+        >>> outlook.in_agreement(0.75)  # without a pilot
+        0.75
+        """
+        return epsilon / (1.0 - (self.pilot.share if self.pilot else 0.0))
 
     @property
     def joining_pays(self) -> bool | None:

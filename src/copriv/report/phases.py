@@ -48,6 +48,8 @@ def wrong_with(run: Run, found: AfterPilot, digest: str | None) -> str:
         return ""
     if not run.known:
         return "the run's file does not say what the pilot told; ask the learner for the file as it wrote it"
+    if run.known.get("public") is None and digest is not None:
+        return "the run was planned without public rows, and some were given here"
     if run.known.get("public") != digest:
         return "the run was planned by other public rows: the SHA-256 of their file is not the one that it names"
     if not _as_said(run.known, found.said()):

@@ -180,6 +180,10 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
                 row["probability"] = 1.0 - found["probability"]
             if view["goal"] == "own":
                 row |= {"break_even": found["break_even_epsilon_own"], "break_even_low": None, "break_even_high": None}
+    pilot = document["pilot_outlook"]
+    for found in (view["target"]["epsilon"], *view["owners"]):  # a pilot takes its share of what is agreed
+        for key in {"low", "median", "high", "break_even", "break_even_low", "break_even_high"} & found.keys():
+            found[key] = found[key] and found[key] / (1.0 - (pilot["share"] if pilot else 0.0))
     kept = (
         "public_only_band", "heterogeneity", "runner_up", "agreed", "recommended", "trades", "description", "public_mix",
         "strata_unused", "without_stratum", "sampled_by_owner", "with_sum", "pilot_outlook",
