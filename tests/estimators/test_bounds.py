@@ -69,3 +69,16 @@ def test_a_table_is_fitted_by_names_and_an_array_needs_none() -> None:
         model.fit(X.to_numpy(), y)
     with pytest.raises(InvalidInput, match="target_bounds: is by column name"):
         model.set_params(target_bounds={"y": (0, 1)}).fit(X, y)
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 5e-324), (-1e-309, 1e-309), (0.0, 1e-31)])
+def test_a_range_that_leaves_no_finite_coefficient_is_refused_before_a_charge(bounds) -> None:
+    """Coefficients were infinite and predictions no numbers, charged."""
+    model = PrivateRegressor(bounds=bounds, target_bounds=(0.0, 1.0))
+    with pytest.raises(InvalidInput, match=r"bounds: a range must be at least 1e-30 wide, or of one value"):
+        model.fit([[0.0]] * 20, [0.5] * 20)
+    assert not hasattr(model, "privacy_spent_")
+
+
+def test_a_range_of_one_value_is_one() -> None:
+    assert Ranges.declared("bounds", (2.0, 2.0), 3, True).size.tolist() == [0.0] * 3

@@ -95,6 +95,28 @@ def test_a_model_of_clipped_targets_is_held_to_the_mean_of_all() -> None:
         assert without_data(wanted, measured=replace(measured, at_bounds=())).scale > 0.0
 
 
+def test_an_interval_at_an_end_of_the_range_is_not_taken_for_all_there_is() -> None:
+    """Of 0 and rarely 1 noise hid the ones: their mean was cut off, a tenth to a fifth of the gap, by models as well."""
+
+    def kept(centre: float, noise: float) -> bool:
+        """Whether targets stay clipped."""
+        owner = {"name": "a", "records": 1000, "epsilon": 0.9, "delta": 0.0}
+        wanted = terms(
+            columns=3, loss="squared", threshold=1.0, regularization=1e-5, intercept=True, feature_bound="auto", owners=[owner]
+        )  # fmt: skip
+        found = np.zeros(TARGETS)
+        found[np.searchsorted(EDGES, centre)] = 1.0
+        bounds = at_bounds(found, centre, 0.06, noise, True)
+        measured = Measured(size=(0.1, 0.03), centre=centre, width=0.06, at_bounds=bounds, noise=noise, spent=0.1)
+        assert measured.at_an_end == (abs(centre) == 0.94)
+        return without_data(wanted, measured=measured).measured.width == 0.06
+
+    for end in (-0.94, 0.94):
+        assert not kept(end, noise=0.03)
+        assert kept(end, noise=0.002), "so few rows beyond would be heard"
+    assert kept(0.5, noise=0.03), "ranges are likely too wide where the interval is inside them"
+
+
 def test_targets_at_both_ends_leave_no_curvature_to_a_bound() -> None:
     """Nearly all residuals of two values are beyond it, whatever their mean is."""
     ends = np.zeros(TARGETS)

@@ -15,8 +15,9 @@ from sklearn.linear_model import LinearRegression
 from copriv import losses
 from copriv.errors import BudgetRefused, InvalidInput
 from copriv.estimators import PrivateClassifier, PrivateRegressor, SharedLedger, SpendingWarning
-from copriv.estimators.declared import terms, without_data
+from copriv.estimators.declared import enough, terms, without_data
 from copriv.mechanisms.expected import SLOPES, Declared, Tables, likely_mean
+from copriv.mechanisms.lengths import Measured
 from copriv.mechanisms.objective import perturbation
 
 BUDGETS = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -197,6 +198,15 @@ def test_a_warning_says_that_noise_drowns_the_model_and_what_it_would_take() -> 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert PrivateRegressor(epsilon=1.01 * enough, **given).fit(X, X[:, 0]).expected_gap_ <= 0.63
+
+
+def test_what_it_would_take_does_not_follow_from_an_unlucky_measurement() -> None:
+    """By a reading of wide noise no epsilon was said to do; a fit with a larger one measures anew."""
+    asked = wanted(1.0, 0.0, columns=3, records=2000)
+    unlucky = Measured(size=(0.5, 1e-4), centre=-0.97, width=0.03, at_bounds=((9.0, 1.0),) * 6, noise=0.1, spent=0.1)
+    assert without_data(asked, measured=unlucky).drowned
+    assert enough(asked, None, None) is not None
+    assert enough(asked, None, unlucky) == enough(asked, None, None)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -64,7 +64,12 @@ class Ranges:
             raise InvalidInput(f"{name}: every low must be finite and at most its high")
         if max(np.abs(low).max(), np.abs(high).max()) > 1e30:
             raise InvalidInput(f"{name}: must be within ±1e+30; measure the column in another unit")
-        return cls(low, high, shift)
+        made = cls(low, high, shift)
+        if ((low < high) & (made.size < 1e-30)).any():  # coefficients would not be finite
+            raise InvalidInput(
+                f"{name}: a range must be at least 1e-30 wide, or of one value; measure the column in another unit"
+            )
+        return made
 
     @property
     def centre(self) -> Float[Array, " columns"]:

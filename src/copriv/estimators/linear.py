@@ -434,7 +434,7 @@ def _warn_of_light_rows(counted: float) -> None:
 def _warn_of_noise(settled: Settled, times: float | None, wanted: Any) -> None:
     """Say that the model is nearly a constant, and with how many times the ε or rows of `wanted` it would not be."""
     ε = max(owner["epsilon"] for owner in wanted["owner"])
-    takes = "No epsilon that is private would do."
+    takes = "By what is declared, no epsilon that is private would do."
     if times is not None:
         takes = f"It takes an epsilon of {times * ε:.2g}, or {times:g} times as many rows."
     warnings.warn(

@@ -413,6 +413,11 @@ class Measured:
         return Measured.of(self.noisy, times * self.noise, intercept, self.spent)
 
     @property
+    def at_an_end(self) -> bool:
+        """Whether the interval of targets reaches an end of the declared range."""
+        return abs(self.centre) + self.width > 1.0 - 1e-9
+
+    @property
     def of_all_targets(self) -> "Measured":
         """The same where targets are asked for as they are declared."""
         level, variance = self.size or (1.0, 0.0)
