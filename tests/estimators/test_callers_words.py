@@ -45,7 +45,9 @@ def test_a_wrong_row_norm_is_named(value: object) -> None:
 
 
 @pytest.mark.parametrize("with_public", [False, True])
-@pytest.mark.parametrize("wrong", [{"threshold": 1e-300}, {"threshold": 1e300}, {"target_bounds": (0, 1e-29)}])
+@pytest.mark.parametrize(
+    "wrong", [{"threshold": 1e-300}, {"threshold": 1e300}, {"threshold": 1e10, "target_bounds": (0, 1e-25)}]
+)
 def test_a_threshold_out_of_all_proportion_to_the_target_is_told(wrong, with_public: bool) -> None:
     said = refused({"loss": "huber", **wrong}, public=(X[:20], Y[:20]) if with_public else None)
     assert said.startswith("threshold / half the width of target_bounds: must be from")
