@@ -29,6 +29,18 @@ def test_no_floating_point_warning_follows_from_a_row(odd: float, how: dict[str,
     assert model.privacy_spent_.epsilon == 1.0
 
 
+@pytest.mark.skipif(np.finfo(np.longdouble).maxexp <= 1024, reason="no longer float than 64 bits here")
+def test_a_target_that_only_a_longer_float_holds_is_refused_without_a_warning() -> None:
+    """It was finite before it was made a float of 64 bits, whose overflow was warned of, and the fit went on."""
+    X, y = rows()
+    y = y.astype(np.longdouble)
+    y[-1] = np.longdouble("1e400")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match="y contains NaN or infinity"):
+            PrivateRegressor(bounds=(-1, 1), target_bounds=(-1, 1)).fit(X, y)
+
+
 def test_no_floating_point_warning_follows_from_a_weight() -> None:
     X, y = rows()
     weights = np.ones(ROWS)

@@ -289,8 +289,11 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         if self._regressor and (isinstance(y, list | tuple) or np.asarray(y).dtype.kind in "US"):
             y = np.array(y, dtype=object)  # cell by cell: one text in a list would make texts of all numbers
         X, y = self._validated(X, y, reset=reset, y_numeric=self._regressor, ensure_min_samples=2)
-        if self._regressor and not np.isfinite(y).all():  # which scikit-learn does not see among objects
-            raise ValueError("Input y contains NaN or infinity.")
+        if self._regressor:
+            with np.errstate(over="ignore"):  # a warning would tell of single rows
+                y = np.asarray(y, dtype=np.float64)
+            if not np.isfinite(y).all():  # which scikit-learn does not see among objects, and in longer floats
+                raise ValueError("Input y contains NaN or infinity.")
         return dense(X), y
 
     def _validated(self, X: Any, *y: Any, reset: bool, **how: Any) -> Any:
