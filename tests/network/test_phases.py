@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from copriv.cli import run as copriv
 from copriv.errors import BudgetRefused, CoprivError
 from copriv.network.agent import _LONGEST_REASON
 from copriv.network.run import Run
@@ -58,7 +59,9 @@ def test_both_phases_are_answered_from_one_ledger_and_the_chain_is_one(tmp_path:
     ]
 
 
-def test_the_rest_of_the_budget_is_kept_where_the_pilot_says_so(tmp_path: Path) -> None:
+def test_the_rest_of_the_budget_is_kept_where_the_pilot_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     conductor = conducted(tmp_path, piloted(), keep, "grpc")
     assert finished(conductor)
     assert conductor.outcome.reason == "joining pays for nobody"
@@ -66,6 +69,10 @@ def test_the_rest_of_the_budget_is_kept_where_the_pilot_says_so(tmp_path: Path) 
     verdict = verify_run(tmp_path / "run.db")
     assert verdict.ok, verdict.problems
     assert (verdict.run_state.kept, verdict.not_closed) == ("joining pays for nobody", ())
+    assert copriv(["verify", str(tmp_path / "run.db")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "is on the learner's word; --public TABLE computes both again" in said
+    assert "it follows from them" not in said
 
 
 def test_a_pure_pilot_and_then_delta(tmp_path: Path) -> None:

@@ -69,11 +69,12 @@ def command(
     }
     document = {"schema": "copriv.run-verified/1", **verdict_fields(verdict), **more}
     followed = ["What followed the pilot was planned again from its answers: it follows from them."]
-    answer(
-        as_json,
-        document,
-        chain(own_part_said(own_part), verified(verdict, model, trusted), followed * (planned_again and verdict.ok)),
-    )
+    if not planned_again:
+        followed = [
+            "What followed the pilot, and what the file says that it told, is on the learner's word; --public TABLE computes "
+            "both again."
+        ] * bool(state.known)
+    answer(as_json, document, chain(own_part_said(own_part), verified(verdict, model, trusted), followed * verdict.ok))
     if not verdict.ok:
         raise typer.Exit(InvalidInput.exit_code)
 
