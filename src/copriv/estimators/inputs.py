@@ -313,7 +313,11 @@ def dense(X: Any) -> Any:
 
 
 def has_days(given: Any) -> bool:
-    table = nw.from_native(given, eager_only=True, allow_series=True, pass_through=True)
+    """Whether any column is of days or durations. Raises InvalidInput for a name that two columns have."""
+    try:
+        table = nw.from_native(given, eager_only=True, allow_series=True, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        raise InvalidInput("X: two columns have one name; name each column once") from None
     if isinstance(table, nw.DataFrame):
         return any(kind.is_temporal() for kind in table.schema.values())
     with suppress(ValueError):  # rows of several lengths, of which scikit-learn says more
