@@ -246,7 +246,7 @@ def test_pictures_say_it_too(said: Forecast, drawn: list[str]) -> None:
         drawn.clear()
         said.plot(picture)
         assert one_line(said.verdict) in one_line(" ".join(drawn)), picture
-    assert "At which epsilon joining pays, on everybody's records" in drawn
+    assert "At which epsilon the common model is better, on everybody's records" in drawn
 
 
 def test_pictures_say_what_a_pilot_would_tell(with_pilot: Forecast, drawn: list[str]) -> None:
@@ -302,7 +302,7 @@ def test_a_budget_is_recommended_only_where_the_forecast_shows_that_it_helps(out
     def nobody(least: float | None) -> Forecast:
         owners = (
             replace(
-                owner, verdict="no", break_even_epsilon_own=least,
+                owner, verdict="no", pays_epsilon=least,
                 on_own=replace(owner.on_own, answer="no", probability=0.1),
             )
             for owner in outlook.owners

@@ -70,7 +70,7 @@ OWNER_ADDED = {
     "own", "count", "number_in_best_subset",
     "records", "epsilon", "break_even_epsilon_for_all", "marginal_value_of_a_record", "loss_to_others",
     "in_best_subset", "best_weight", "shapley", "shapley_error", "joining_pays_probability", "alone_low", "alone_high",
-    "close_call", "verdict", "probability", "on_own", "on_all", "break_even_epsilon_own",
+    "close_call", "verdict", "probability", "on_own", "on_all", "break_even_epsilon_own", "pays_epsilon",
     "welcome_epsilon", "worth_in_records", "worth_in_epsilon", "break_even_epsilon_low", "break_even_epsilon_high",
 }  # fmt: skip
 

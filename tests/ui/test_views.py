@@ -48,7 +48,7 @@ def test_a_full_view_says_what_the_forecast_says(made):
                 assert row[ours] == (1.0 - owner[theirs] if owner["verdict"] == "no" else owner[theirs])
             elif not ours.startswith("break_even"):
                 assert row[ours] == owner[theirs], ours
-        assert row["break_even"] == owner["break_even_epsilon_own"]
+        assert row["break_even"] == owner["pays_epsilon"]
     assert view["best_subset"]["value"] == pytest.approx(found.best_subset)
     assert view["public_only_band"]["low"] <= found.public_only <= view["public_only_band"]["high"]
     assert Agreement.of(tomllib.loads(view["toml"])) == found.recommended.agreement

@@ -241,7 +241,8 @@ def details(outlook: Forecast) -> list[str | Table]:
         f"3. Are everybody's records predicted better by the common model than by what the owner has?{asked['common']}",
         "Above the best model of all records, under the recommended terms:",
         _joining(outlook),
-        "break-even epsilon: the least of its own, or of everybody's if all are alike, at which joining pays.",
+        "break-even epsilon: the least of its own, or of everybody's if all are alike, at which the common model is better at "
+        f"all; joining pays where it is better by {percent(outlook.agreed.agreement.worthwhile)}.",
         "",
         "4. How unlike are the owners?",
         *about_heterogeneity(outlook),

@@ -119,9 +119,8 @@ def _remedy(outlook: Forecast) -> Said:
         return Said("remedy.without", {"who": _names(cost), "best": ("percent", outlook.best_subset)})
     least = {}
     for owner in outlook.owners:
-        enough = owner.break_even_epsilon_own if outlook.goal == "own" else owner.break_even_epsilon
-        if enough is not None and enough > owner.epsilon:
-            least[owner.called] = enough
+        if owner.pays_epsilon is not None and owner.pays_epsilon > owner.epsilon:
+            least[owner.called] = owner.pays_epsilon
     if least:
         first = min(least, key=lambda name: least[name])
         return Said(

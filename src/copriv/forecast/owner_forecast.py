@@ -54,11 +54,14 @@ class OwnerForecast(Shown):
     alone_high: float
     """95 % quantile of `alone` over worlds."""
     break_even_epsilon: float | None
-    """The smallest ε of this owner at which joining typically pays on everybody's records; None where no ε is enough."""
+    """The smallest ε of this owner at which the common model is better on everybody's records; None where no ε is enough."""
     break_even_epsilon_low: float | None
     """5 % quantile of it over worlds; None where no ε is enough even there."""
     break_even_epsilon_high: float | None
     """95 % quantile of it over worlds; None where no ε is enough."""
+    pays_epsilon: float | None
+    """The smallest ε of this owner at which joining typically pays, on the records that the goal names; None where no ε is
+    enough. It is better there by what is worthwhile, which a break-even ε does not ask for on everybody's records."""
     break_even_epsilon_own: float | None
     """The smallest ε of this owner at which joining typically pays on its own records; None where no ε is enough."""
     break_even_epsilon_for_all: float | None
@@ -118,18 +121,19 @@ def owners_of(
     first = judged.assessed_as([owner.records for owner in tables])
     models = {i: _Models.of(judged, recommended, i, asked) for i in dict.fromkeys(first)}
     of = [models[i] for i in first]
-    on_all = np.array([one.enough_on_all for one in of])
-    break_even = members.break_evens(on_all)
+    usual = np.array([one.usual for one in of])
+    break_even = members.break_evens(usual)
     # Where the alternatives to joining cost more, a smaller ε is enough, although the start of the terms costs more as well.
     now, without_joining = members.together(), members.without_joining
     easy, hard = (
         members.held_to(now, without_joining, float(np.quantile(starts, q))).break_evens(
-            np.array([one.ends[end] for one in of])
+            np.array([one.target[end] for one in of])
         )
         for q, end in ((0.95, 1), (0.05, 0))
     )
-    on_own = members.break_evens(np.array([one.enough_on_own for one in of]))
-    for_all = members.break_evens_for_all(on_all)
+    on_own = members.break_evens(np.array([one.enough for one in of]))
+    for_all = members.break_evens_for_all(usual)
+    pays = members.break_evens(np.array([one.fields["pays_below"] for one in of]))
     welcome, in_place = members.welcomes(), members.epsilons_in_place()
     return tuple(
         OwnerForecast(
@@ -154,6 +158,7 @@ def owners_of(
             break_even_epsilon_high=None
             if None in (hard[i], break_even[i])
             else max(filter(None, (hard[i], break_even[i]))),
+            pays_epsilon=pays[i],
             break_even_epsilon_own=on_own[i],
             break_even_epsilon_for_all=for_all[i],
             **of[i].fields,
@@ -166,12 +171,12 @@ def owners_of(
 class _Models:
     """Part of an owner's forecast that does not depend on its ε: its models, and their costs."""
 
-    enough_on_all: float
-    """ψ of the common model below which joining typically pays on everybody's records; below 0 where none is enough."""
-    ends: tuple[float, float]
+    usual: float
+    """ψ of the better of its own model and the public one, typically."""
+    target: tuple[float, float]
     """5 % and 95 % quantiles of it over worlds."""
-    enough_on_own: float
-    """The largest with which joining typically pays on its own records."""
+    enough: float
+    """The largest ψ of the common model with which joining typically pays on its own records."""
     fields: dict[str, Any]
     """Fields of `OwnerForecast`."""
 
@@ -182,12 +187,13 @@ class _Models:
         costs, end = judged.on_own(recommended, i), recommended.relative_fitness.end["median"]
         on_own, on_all = costs.verdict(asked), judged.verdict_on_all(recommended, i, asked)
         asked_for = {"own": on_own, "common": on_all}[asked.goal]
-        low_end, typical, high_end = np.quantile(just_worthwhile(target, asked.worthwhile), (0.05, 0.5, 0.95)).tolist()
-        enough = costs.enough(end, asked.worthwhile)
+        usual, enough = float(np.median(target)), costs.enough(end, asked.worthwhile)
         fields = {
             "verdict": asked_for.answer,
             "probability": asked_for.probability,
-            "pays_below": {"own": enough, "common": max(typical, 0.0)}[asked.goal],
+            "pays_below": {"own": enough, "common": max(float(just_worthwhile(usual, asked.worthwhile)), 0.0)}[
+                asked.goal
+            ],
             "joining_pays": {"yes": True, "no": False, "open": None}[asked_for.answer],
             "close_call": asked_for.answer == "open",
             "joining_pays_probability": asked_for.probability,
@@ -198,7 +204,8 @@ class _Models:
             "alone_high": float(high),
             "own": costs.summary(),
         }
-        return cls(typical, (low_end, high_end), enough, fields)
+        ends = (float(np.quantile(target, 0.05)), float(np.quantile(target, 0.95)))
+        return cls(usual, ends, enough, fields)
 
 
 def best_split(

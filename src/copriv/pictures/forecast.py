@@ -66,7 +66,7 @@ def break_even(outlook: Forecast) -> Figure:
     """Plot ψ of all owners together against an ε that they all have, with ψ of each alone, of public rows, and pooled."""
     figure = style.sheet(9.4, 5.1)
     axes = style.panel(figure, 1.08, 0.75, 5.6, 3.4)
-    style.head(figure, "At which epsilon joining pays, on everybody's records", _lead(outlook))
+    style.head(figure, "At which epsilon the common model is better, on everybody's records", _lead(outlook))
     # From where noise hides everything to where it is negligible, with the agreed and the break-even ε inside.
     inside = [owner.epsilon for owner in outlook.owners]
     inside += [even for owner in outlook.owners if 1e-3 < (even := owner.break_even_epsilon_for_all or 0.0) < 1e3]
@@ -110,7 +110,7 @@ def _mark_break_even(axes: Axes, outlook: Forecast, taken: list[Bbox]) -> None:
             for_whom.setdefault(float(f"{ε:.2g}"), []).append(printable(owner.called, 40))
     if not any(owner.break_even_epsilon_for_all for owner in outlook.owners):
         never = axes.text(
-            0.5, 0.965, "joining does not pay at any ε", transform=axes.transAxes, ha="center", va="top", fontsize=9.6
+            0.5, 0.965, "it is better at no ε", transform=axes.transAxes, ha="center", va="top", fontsize=9.6
         )
         taken.append(never.get_window_extent())
     if len(for_whom) > 4:
@@ -126,7 +126,7 @@ def _mark_break_even(axes: Axes, outlook: Forecast, taken: list[Bbox]) -> None:
             [at, at], [axes.get_ylim()[0], level], color=style.INK, linewidth=0.9, linestyle=(0, (1, 2)), zorder=3
         )
         style.ring(axes, at, level)
-        style.note(axes, f"pays for {whom}:\nε ≥ {at:g}", (at, level), style.INK, taken)
+        style.note(axes, f"better for {whom}:\nε ≥ {at:g}", (at, level), style.INK, taken)
 
 
 @drawn

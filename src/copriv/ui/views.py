@@ -51,9 +51,8 @@ ALIKE = 1e-3
 FORECAST_KEYS = {
     "alone": "alone", "alone_low": "alone_low", "alone_high": "alone_high", "together": "together",
     "joining_pays": "joining_pays", "verdict": "verdict", "probability": "probability", "own": "own",
-    "break_even": "break_even_epsilon",
-    "break_even_low": "break_even_epsilon_low", "break_even_high": "break_even_epsilon_high", "worth": "shapley",
-    "worth_error": "shapley_error", "loss_to_others": "loss_to_others", "best_weight": "best_weight",
+    "break_even": "pays_epsilon",
+    "worth": "shapley", "worth_error": "shapley_error", "loss_to_others": "loss_to_others", "best_weight": "best_weight",
 }  # fmt: skip
 """Keys of an owner in a view, and the corresponding keys in the forecast's JSON."""
 SURE = 0.9
@@ -178,8 +177,7 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
             row["own_without"] = min(own["alone"], own["public_personalized"], public)
             if found["verdict"] == "no":
                 row["probability"] = 1.0 - found["probability"]
-            if view["goal"] == "own":
-                row |= {"break_even": found["break_even_epsilon_own"], "break_even_low": None, "break_even_high": None}
+            row |= {"break_even_low": None, "break_even_high": None}
     pilot = document["pilot_outlook"]
     for found in (view["target"]["epsilon"], *view["owners"]):  # a pilot takes its share of what is agreed
         for key in {"low", "median", "high", "break_even", "break_even_low", "break_even_high"} & found.keys():
