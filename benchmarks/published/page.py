@@ -241,14 +241,14 @@ def _order(key: tuple[str, float, str, bool]) -> tuple[int, float]:
 
 
 def _listed(title: str, found: list[Above], allowed: float) -> list[str]:
-    """The worst of those that are above."""
-    above = [one for one in found if one.excess > 0]
+    """Those that are surely above, and the worst of the others."""
+    above = sorted((one for one in found if one.excess > 0), key=lambda one: not one.surely(len(found)))
     if not above:
         return []
     lines = [
         f"## {title}",
         "",
-        f"{summary(found)}. The worst:",
+        f"{summary(found)}. Those that are surely, and the worst:",
         "",
         "| cell | by, of the gap | standard error | |",
         "| --- | --- | --- | --- |",
