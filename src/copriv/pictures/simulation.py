@@ -63,7 +63,7 @@ def alone_and_together(simulation: Simulation, outlook: Forecast, needed: Sequen
     for owner, colour in zip(simulation.owners, style.ALONE, strict=False):
         level, at = max(owner.alone or FLOOR, FLOOR), dict(needed)[owner.name]
         style.level(axes, level, colour)
-        says = "pays at no budget" if at is None else f"pays from a budget of {times(at)}"
+        says = "together is better at no budget" if at is None else f"together is better from a budget of {times(at)}"
         labels.append(Label(level, f" alone: {percent(level)}\n{says}", colour, owner.name))
         if at is not None and budgets[0] < at < budgets[-1]:
             style.ring(axes, at, level)
@@ -77,7 +77,7 @@ def alone_and_together(simulation: Simulation, outlook: Forecast, needed: Sequen
         axes, np.array([*curve, *(label.level for label in labels)]), 1.8, "above the best possible model"
     )
     style.beside(axes, labels)
-    lead = "lower is better; a ring is where joining begins to pay, the dot is where the banks are"
+    lead = "lower is better; a ring is where together begins to be better for everybody's loans; the dot is where the banks are"
     style.head(figure, "Alone, together, and what it would take", lead)
     style.foot(figure, (NOTICE, ALARM))
     return figure

@@ -64,7 +64,7 @@ def command(
     problem = Problem.load(planned)
     with progress("simulating") as report:
         result = simulate(problem, runs=runs, workers=workers, progress=report)
-    # For each bank, the common budget above which joining pays, given the simulated fitness of its own model.
+    # For each bank, the common budget from which the common model is better on everybody's loans than its own, as simulated.
     needed: dict[str, float | None] = {}
     for i, owner in enumerate(result.owners):
         needed[owner.name] = None
@@ -147,17 +147,14 @@ def _told(
         shown.append((row["model"], f"{row['records']:,}", ψ, band, error))
     yield Table(("model", "loans", "above the best", "25-75 % of runs", "typical error"), tuple(shown), strong=together)
     yield result.verdict
-    pays = [f"{name} from {times(at)}" for name, at in needed.items() if at is not None and at <= ε]
-    would_pay = [f"{name} from {times(at)}" for name, at in needed.items() if at is not None and at > ε]
+    better = [f"that of {name} from {times(at)}" for name, at in needed.items() if at is not None]
     never = [name for name, at in needed.items() if at is None]
-    said = []
-    if pays:
-        said.append(f"joining pays for {', '.join(pays)}")
-    if would_pay:
-        said.append(f"it would pay for {', '.join(would_pay)}")
+    said = [f"the common model is better than {listed(better)}"] * bool(better)
     if never:
-        said.append(f"no budget is enough for {listed(never)}")
-    yield f"By the epsilon of every bank, as forecast: {'; '.join(said)}.\n"
+        said.append(
+            f"than that of {listed(never)} at no budget" if better else "the common model is better at no budget"
+        )
+    yield f"On everybody's loans, by the epsilon of every bank, as forecast: {'; '.join(said)}.\n"
     yield "above the best: f/f* - 1, the relative fitness; f is the mean squared error plus regularisation."
     yield f"typical error: root mean square over all banks' loans. Median of {result.runs:,} runs."
     yield from (f"Note: {note}." for note in notes(result))
