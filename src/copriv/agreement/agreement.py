@@ -327,7 +327,7 @@ class Agreement(Shown, Framed, AgreedTerms):
             return f"mean {self.model.loss} loss"
         return "mean squared error" + (f" in {printable(self.data.target, 20)}²" if self.data.target else "")
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
         """SHA-256 of the canonical JSON (sorted keys, shortest exact numbers), which every message and ledger line contains."""
         canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)

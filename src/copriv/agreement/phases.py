@@ -128,8 +128,13 @@ def within(agreed: AgreedTerms, chosen: Mapping[str, Any]) -> dict[str, dict[str
             numbers = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
             raise AgreementError(f"agreement.ranges: {name} was chosen as what is no number") from None
-        if asked and numbers.shape != (len(asked.start),) * {"start": 1, "preconditioner": 2}.get(key, 0):
-            raise AgreementError(f"agreement.ranges: {name} was chosen of another size than that of pilot_terms.start")
+        if asked:
+            p = len(asked.start)
+            size = {"start": (p,), "preconditioner": (p, p)}.get(key, ())
+            if numbers.shape != size:
+                raise AgreementError(
+                    f"agreement.ranges: {name} was chosen with shape {numbers.shape}, and pilot_terms.start takes {size}"
+                )
         if not ((numbers >= low) & (numbers <= high)).all():
             raise AgreementError(
                 f"agreement.ranges: {name} was chosen as {numbers if numbers.ndim == 0 else 'numbers'} out of its range, "

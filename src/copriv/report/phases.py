@@ -4,7 +4,7 @@ Both are functions of the owners' released answers, the signed agreement and the
 of their file. The terms that were chosen need not be the same to the bit: plans are simulations, whose last digits depend on
 the machine. They may cost a fifth more than those found again, in the same runs. Verdicts depend on it, too: keeping the budget
 is wrong where it is open or a yes for an owner, going on where all are a no, each by more than MACHINE of its probability. What
-the learner said that the pilot told, is held to the same.
+the learner said that the pilot told is held to the same.
 """
 
 from collections.abc import Mapping, Sequence
@@ -81,6 +81,7 @@ def _as_said(known: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
 
 
 def _alike(said: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
+    """Whether ψ at the end, its band and the verdicts of a forecast are."""
     numbers = [(said["relative_fitness"][key], ψ) for key, ψ in here["relative_fitness"].items()]
     numbers += [(said["band"][key], ψ) for key, ψ in here["band"].items()]
     if (
@@ -88,11 +89,15 @@ def _alike(said: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
         or said["owners"].keys() != here["owners"].keys()
     ):
         return False
-    close = all(np.allclose(np.array(one, float), other, rtol=FIFTH) for one, other in numbers)
+    close = all(
+        np.allclose(np.array(one, float), np.array(other, float), rtol=FIFTH, atol=1e-12, equal_nan=True)
+        for one, other in numbers
+    )
     return close and all(_same_verdict(said["owners"][name], one) for name, one in here["owners"].items())
 
 
 def _same_verdict(said: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
+    """Whether an owner's is, near the ends of "open" whatever its word."""
     near = min(abs(here["probability"] - end) for end in (NO, YES)) <= MACHINE
     as_sure = abs(said["probability"] - here["probability"]) <= MACHINE
     return bool(said["count"] == here["count"] and as_sure and (near or said["verdict"] == here["verdict"]))

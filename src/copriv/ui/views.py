@@ -168,6 +168,7 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
     """The view of a forecast of the same terms, with the forecast's results for each owner."""
     document = made.document
     known = {owner["name"]: owner for owner in document["owners"]}
+    left = 1.0 - (document["pilot_outlook"] or {"share": 0.0})["share"]  # of what is agreed, for the run after a pilot
     view = _view(question, made, made.consortium)
     for row in view["owners"]:
         if row["joined"] and (found := known.get(row["name"])) is not None:
@@ -177,11 +178,8 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
             row["own_without"] = min(own["alone"], own["public_personalized"], public)
             if found["verdict"] == "no":
                 row["probability"] = 1.0 - found["probability"]
-            row |= {"break_even_low": None, "break_even_high": None}
-    pilot = document["pilot_outlook"]
-    for found in (view["target"]["epsilon"], *view["owners"]):  # a pilot takes its share of what is agreed
-        for key in {"low", "median", "high", "break_even", "break_even_low", "break_even_high"} & found.keys():
-            found[key] = found[key] and found[key] / (1.0 - (pilot["share"] if pilot else 0.0))
+            row["break_even"] = row["break_even"] and row["break_even"] / left
+    view["target"]["epsilon"] = {name: ε and ε / left for name, ε in view["target"]["epsilon"].items()}
     kept = (
         "public_only_band", "heterogeneity", "runner_up", "agreed", "recommended", "trades", "description", "public_mix",
         "strata_unused", "without_stratum", "sampled_by_owner", "with_sum", "pilot_outlook",

@@ -18,15 +18,9 @@ function share(row) {
   return row.share_error > 0 ? `${percent(row.share)} ± ${percent(row.share_error)}` : percent(row.share);
 }
 
-function least({ break_even: epsilon, break_even_low: low, break_even_high: high }) {
-  const said = (value) => (value <= LEAST ? t("join.worth.any") : number(value, 2));
-  const known = low !== undefined; // quick answers have no range
-  if (epsilon === null) return known && low !== null ? t("join.worth.perhaps", { low: said(low) }) : t("site.none");
-  if (!known || low === null) return said(epsilon);
-  if (high === null && said(low) === said(epsilon)) return t("join.worth.unsure", { epsilon: said(epsilon) });
-  if (high === null) return t("join.worth.open", { epsilon: said(epsilon), low: said(low) });
-  if (said(low) === said(high)) return said(epsilon);
-  return low <= LEAST ? t("join.worth.upto", { epsilon: said(epsilon), high: said(high) }) : t("join.worth.range", { epsilon: said(epsilon), low: said(low), high: said(high) });
+function least({ break_even: epsilon }) {
+  if (epsilon === null) return t("site.none");
+  return epsilon <= LEAST ? t("join.worth.any") : number(epsilon, 2);
 }
 
 function weight(row) {
