@@ -13,6 +13,7 @@ from copriv.agreement.data_terms import declared_schema
 from copriv.data import load_consortium, tables
 from copriv.data.public import strata_of
 from copriv.errors import AgreementError, DataError
+from copriv.network import setup
 from copriv.network.setup import make_consortium, public_records
 from copriv.problem import Problem
 
@@ -102,6 +103,19 @@ def test_the_learner_is_given_the_public_rows_and_no_others(folder: Path) -> Non
     assert by_option.agreement.fingerprint == made.agreement.fingerprint
     again = public_records(made.agreement, folder / "net" / "learner" / "public.parquet", made.dictionary)
     np.testing.assert_array_equal(again.target, people(80, 1)["rate"])
+
+
+def test_a_file_of_public_rows_that_changes_while_it_is_read_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its hash is signed with a pilot: it must be that of the rows that are planned by."""
+    made = make_consortium(agreed(path="private.csv", public="public.csv"), folder / "net")
+    path = folder / "net" / "learner" / "public.parquet"
+    rows, strata, digest = setup.public_file(made.agreement, path, made.dictionary)
+    assert (len(rows), strata, digest) == (80, None, setup.digest_of(path))
+    monkeypatch.setattr(setup, "public_strata", lambda *_: path.write_bytes(b"other rows"))
+    with pytest.raises(DataError, match=r"public\.parquet: was changed while it was read"):
+        setup.public_file(made.agreement, path, made.dictionary)
 
 
 def test_a_fault_among_private_rows_is_not_told_by_a_forecast(folder: Path) -> None:

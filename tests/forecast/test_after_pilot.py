@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 import copriv
 from copriv.agreement import Agreement
@@ -209,6 +210,7 @@ def test_its_noise_is_as_large_as_it_says_and_its_error_too(data, public):
     assert not 0.85 < seen / (2 * said) < 1.15
 
 
+LENGTHS = {"pilot_parts": {"gradient": 0.8, "record_lengths": 0.2}}
 SUM = {"aggregation": "sum", "colluding": 1, "rule": "S2"}
 
 
@@ -217,7 +219,8 @@ def test_a_sum_without_noise_tells_the_common_model_as_all_answers_do_and_no_own
     for seen in ({}, SUM):
         problem = Problem.of(terms(0.5, 1e9, answers=1, **{"rule": "S2", **seen}), data, public)
         before = before_pilot(problem)
-        asked = pilot_terms(before, problem.terms.phases[0]).replace(model={"gradient_bound": 1e4})
+        asked = pilot_terms(before, problem.terms.phases[0])
+        asked = asked.replace(agreement=LENGTHS, model={"gradient_bound": 1e4})
         found.append(told_by(before, asked, pilots(problem.under(asked), [np.random.SeedSequence(1)])))
     each, together = found
     assert (each.by_owner, together.by_owner, together.pull.shape) == (True, False, (0, 4))
@@ -231,7 +234,7 @@ def test_the_noise_of_a_sum_is_as_large_as_it_says_and_a_fourth_of_that_of_four_
     for seen in ({"rule": "S2"}, SUM):
         problem = Problem.of(terms(0.5, answers=2, **seen), data, public)
         before = before_pilot(problem)
-        asked = pilot_terms(before, problem.terms.phases[0])
+        asked = pilot_terms(before, problem.terms.phases[0]).replace(agreement=LENGTHS)
         streams = np.random.SeedSequence(5).spawn(400)
         if asked.summed:
             answers = one_sum(problem.under(asked), streams)[:, None]
@@ -252,7 +255,7 @@ def test_what_a_sum_tells_has_the_noise_of_the_owners_that_it_is_of(data, public
     owners = [{"name": f"bank-{i}", "records": n, "epsilon": 2.0} for i, n in enumerate(counts)]
     agreed = terms(0.5, **SUM, dropouts=1, attempts=1, answers=2).replace(owner=owners)
     before = before_pilot(Problem.forecasting(agreed, public))
-    asked = pilot_terms(before, agreed.phases[0])
+    asked = pilot_terms(before, agreed.phases[0]).replace(agreement=LENGTHS)
     shared = asked.mechanism.in_sum(asked, range(4), 4)
     there = [i for i in range(4) if i != missing]
     exact = np.zeros(asked.mechanism.length(asked, 4))
@@ -340,14 +343,48 @@ def test_counts_of_lengths_show_outliers_where_noise_is_small():
         for _ in range(400):
             counts = bins + sd * rng.normal(size=6)
             counts[4] += there
-            made.append(Lengths(1.0, counts, sd**2).ratio(share, kinds, 1.0))
+            made.append(np.exp(Lengths(counts, sd**2).log_ratio(share, kinds, 1.0)))
         ends.append(np.array(made))
     without, with_them = ends
     assert (without[:, 0] == 1.0).all()  # public rows may be as long
     assert np.mean(without[:, 1] > 20.0) < 0.05 < 0.8 < np.mean(with_them[:, 1] > 20.0)
-    counts = np.array([0, 0, 0, 0, share, 0])
-    expected = np.exp(0.5 * share**2 / sd**2)
-    assert Lengths(1.0, counts, sd**2).ratio(share, kinds, 1.0)[1] == pytest.approx(expected)
+    counts = np.array([0.2, 0.3, 0.5, 0.1, 0.4 * share, 0.9 * share])
+    one, two = (norm.pdf(counts[4:], at, sd) / norm.pdf(counts[4:], 0.0, sd) for at in ([share, 0.0], [share, share]))
+    expected = (
+        0.0,
+        np.log(one[0]),
+        np.log(0.5 * (two[1] + two[0] * two[1])),
+    )  # a longer kind, with or without the shorter
+    assert Lengths(counts, sd**2).log_ratio(share, kinds, 1.0) == pytest.approx(expected)
+
+
+def test_lengths_are_asked_where_they_would_show_outliers_and_with_as_little_as_does():
+    """Loans drawn again: of owners of 10,000 each a count says nothing, and the gradient has the whole pilot."""
+
+    def parts(records: int, epsilon: float) -> dict[str, float]:
+        document = LOANS | {"owner": [{"name": "bank", "records": records, "epsilon": epsilon, "count": 10}]}
+        problem = Problem.forecasting(copriv.Agreement.of(document), ROWS)
+        return pilot_terms(before_pilot(problem), problem.terms.phases[0]).agreement.pilot_parts
+
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(1000, 3)) * np.array([1.0, 3.0, 0.5])
+    ROWS = x, x @ np.ones(3) + rng.normal(size=1000)
+    LOANS = {
+        "agreement": {"rule": "A2", "answers": 3, "horizon": 1000, "step": 0.1, "pilot": 0.1, "mechanism": "laplace"},
+        "model": {"loss": "squared", "gradient_bound": 20.0, "intercept": False},
+        "data": {},
+    }
+    assert parts(1_000, 1.0) == {"gradient": 1.0}
+    shares = [parts(100_000, epsilon).get("record_lengths", 0.0) for epsilon in (1.0, 8.0, 15.0, 30.0, 100.0)]
+    assert shares[0] == 0.0
+    assert shares[-1] == 0.02
+    asked = [share for share in shares if share]
+    assert len({*asked}) > 2
+    assert asked == sorted(asked, reverse=True)
+    # Of the share that is asked, three standard deviations of the count are at most a record in 5,000.
+    for epsilon, share in zip((1.0, 8.0, 15.0, 30.0, 100.0), shares, strict=True):
+        noise = np.sqrt(10 * 2.0) * 2.0 / (0.1 * epsilon * 100_000) / 10
+        assert share == next((s for s in (0.02, 0.05, 0.1, 0.2) if s >= 3 * noise * 5_000), 0.0)
 
 
 def test_columns_that_hardly_vary_leave_a_posterior(data, public):

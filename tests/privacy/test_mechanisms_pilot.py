@@ -28,7 +28,7 @@ def oracle(n: PilotNumbers, records: Records, θ: Array, slope, value) -> Array:
     """Record by record, from the docstring alone."""
     values, vectors = np.linalg.eigh(np.eye(n.n_parameters) if n.metric is None else n.metric)
     W = vectors @ np.diag(np.sqrt(values)) @ vectors.T
-    total = np.zeros(n.n_parameters + 2 * 6 + (n.loss_bound is not None))
+    total, asked = np.zeros(n.n_parameters + 2 * 6 + 1), n.shares
     for x, y, w in zip(records.features, records.target, records.weight, strict=True):
         z = W @ x * slope(x @ θ, y)
         length, size = np.abs(z).sum() / n.bound, np.abs(x[:-1] if n.intercept else x).sum() / n.feature_bound
@@ -39,7 +39,9 @@ def oracle(n: PilotNumbers, records: Records, θ: Array, slope, value) -> Array:
         if n.loss_bound is not None:
             one[-1] = min(value(x @ θ, y), n.loss_bound)
         total += w * one
-    return total / records.weight.sum()
+    parts = np.split(total / records.weight.sum(), [len(z), len(z) + 6, len(z) + 12])
+    names = ("gradient", "gradient_lengths", "record_lengths", "loss")
+    return np.concatenate([part for name, part in zip(names, parts, strict=True) if name in asked])
 
 
 SQUARED = (lambda z, y: 2 * (z - y), lambda z, y: (z - y) ** 2)
@@ -53,6 +55,8 @@ LOGISTIC = (lambda z, y: -y * expit(-y * z), lambda z, y: np.logaddexp(0.0, -y *
         (replace(NUMBERS, metric=None, loss_bound=None), Squared(), SQUARED),
         (replace(NUMBERS, bound=0.1, feature_bound=3.0), Logistic(), LOGISTIC),
         (replace(NUMBERS, n_parameters=3, metric=None, intercept=True), Squared(), SQUARED),
+        (replace(NUMBERS, agreed_shares={"record_lengths": 0.2, "gradient": 0.5, "loss": 0.3}), Squared(), SQUARED),
+        (replace(NUMBERS, loss_bound=None, agreed_shares={"gradient": 1.0}), Logistic(), LOGISTIC),
     ],
 )
 def test_it_holds_what_it_says(numbers: PilotNumbers, loss: object, by_hand: tuple) -> None:
@@ -64,10 +68,12 @@ def test_it_holds_what_it_says(numbers: PilotNumbers, loss: object, by_hand: tup
     θ = rng.normal(size=p) * 0.1
     found = numbers.of(loss, records, θ)
     np.testing.assert_allclose(found, oracle(numbers, records, θ, *by_hand), rtol=1e-9, atol=1e-12)
-    gradient, lengths, sizes, mean = numbers.parts(found)
-    assert (len(gradient), len(lengths), len(sizes), len(mean)) == (p, 6, 6, numbers.loss_bound is not None)
-    assert lengths.sum() == pytest.approx(1)
-    assert sizes.sum() == pytest.approx(1)
+    parts = numbers.parts(found)
+    assert {part: len(one) for part, one in parts.items()} == {
+        part: {"gradient": p, "loss": 1}.get(part, 6) for part in numbers.shares
+    }
+    for part in ("gradient_lengths", "record_lengths"):
+        assert part not in parts or parts[part].sum() == pytest.approx(1)
     assert len(numbers.unit) == len(found)
 
 
@@ -98,7 +104,21 @@ def spread(numbers: PilotNumbers, n: int = 6) -> float:
     return float(cdist(np.array(answers), np.array(answers), "cityblock").max()) * n / 2
 
 
-@pytest.mark.parametrize("numbers", [NUMBERS, replace(NUMBERS, metric=None), replace(NUMBERS, loss_bound=None)])
+SOME = {"gradient": 0.6, "record_lengths": 0.3, "loss": 0.1}
+FEWER = replace(NUMBERS, loss_bound=None, agreed_shares={"gradient": 0.9, "gradient_lengths": 0.1})
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        NUMBERS,
+        replace(NUMBERS, metric=None),
+        replace(NUMBERS, loss_bound=None),
+        replace(NUMBERS, agreed_shares=SOME),
+        FEWER,
+        replace(FEWER, agreed_shares={"gradient": 1.0}),
+    ],
+)
 def test_the_sensitivity_is_reached_and_never_passed(numbers: PilotNumbers) -> None:
     assert 0.99 <= spread(numbers) <= 1 + 1e-9
 
@@ -190,5 +210,17 @@ def test_what_cannot_be_kept_is_refused_before_anything_is_spent() -> None:
         agreement(answers=2)
     with pytest.raises(AgreementError, match="loss_bound"):
         agreement(loss_bound=0.0)
+    with pytest.raises(AgreementError, match="both or neither"):
+        agreement(pilot_parts={"gradient": 1.0})
+    with pytest.raises(AgreementError, match="both or neither"):
+        agreement(loss_bound=None, pilot_parts={"gradient": 0.9, "loss": 0.1})
+    for parts, said in [
+        ({"gradient": 0.9, "record_lengths": 0.1000001, "loss": 1e-9}, "over 1"),
+        ({"loss": 0.9}, "gradient: is missing"),
+        ({"gradient": 0.5, "losses": 0.1}, "losses: is no part"),
+        ({"gradient": 0.5, "loss": 0.0}, "greater than 0"),
+    ]:
+        with pytest.raises(AgreementError, match=said):
+            agreement(pilot_parts=parts)
     with pytest.raises(InvalidInput, match="gradient_bound"):
         StatisticsAnswer(replace(NUMBERS, bound=0.0), Fraction(1), 5)

@@ -86,7 +86,7 @@ def documents_of(agreed: AgreedTerms, share: float) -> tuple[dict[str, Any], dic
     once = 1 + agreed.summed * agreed.attempts
     horizon = max(agreed.n_owners, once)
     terms |= {"rule": WITHOUT_WAITING.name, "horizon": horizon, "answers": once, "mechanism": asked}
-    terms |= {key: own[key] for key in ("start", "preconditioner", "loss_bound", "reach") if key in own}
+    terms |= {key: own[key] for key in ("start", "preconditioner", "reach", *Pilot.terms) if key in own}
     model = {**document["model"], "gradient_bound": bound}
     pilot = {**document, "agreement": terms, "model": model}
     if "feature_bound" in own:

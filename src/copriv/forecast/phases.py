@@ -21,6 +21,7 @@ from copriv.forecast.forecaster import forecast_of
 from copriv.forecast.pilot_answers import pilot_terms
 from copriv.forecast.result import Forecast
 from copriv.formatting.numbers import json_ready
+from copriv.mechanisms import Pilot
 from copriv.model.fitness import one_thread
 from copriv.plan import leaves_open
 from copriv.populations.public_sample import PublicSample
@@ -40,7 +41,7 @@ def to_sign(agreement: Agreement, outlook: Forecast) -> Agreement:
     if not agreement.data.declared_only:
         asked = pilot_terms(PublicSample(outlook.problem.under(run)), asked)
     document["agreement"] = {**agreement.to_dict()["agreement"], **document["agreement"]}  # with the share of the pilot
-    own = {key: getattr(asked.agreement, key) for key in ("start", "preconditioner", "loss_bound", "reach")}
+    own = {key: getattr(asked.agreement, key) for key in ("start", "preconditioner", "reach", *Pilot.terms)}
     own["start"] = own["start"] or [0.0] * outlook.n_parameters
     own |= {"gradient_bound": asked.gradient_bound, "feature_bound": asked.data.feature_bound}
     document["agreement"] |= {

@@ -27,17 +27,23 @@ import scipy.linalg
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.mechanisms.pilot import EDGES, PilotNumbers, root_of
+from copriv.mechanisms.pilot import PilotNumbers, root_of
+from copriv.plan.outliers import outliers_of
 from copriv.populations.owner_posterior import common_shift
-from copriv.populations.public_sample import Lengths, PilotAnswers, PublicSample
+from copriv.populations.public_sample import Lengths, PilotAnswers, PublicSample, beyond
 from copriv.privacy.clipping import clip_rows, row_norms
 from copriv.types import Array
 
+SHARES_OF_LENGTHS = (0.02, 0.05, 0.1, 0.2)
+"""Shares of the pilot's ε that a plan may give to the lengths of records."""
+SEEN = 3.0
+"""Standard deviations of a count's noise at which outliers are seen."""
 
-def pilot_terms(sample: PublicSample, agreement: Agreement) -> Agreement:
+
+def pilot_terms(sample: PublicSample, agreement: Agreement, times: float = 1.0) -> Agreement:
     """The pilot with a number for every term: at the public model, in the public metric, from public rows only.
 
-    One whose terms were signed (`pilot_terms` of the agreement) stays as it is.
+    One whose terms were signed (`pilot_terms` of the agreement) stays as it is. times: factor of the answers' noise.
     """
     if isinstance(agreement.model.gradient_bound, float):
         return agreement
@@ -51,11 +57,31 @@ def pilot_terms(sample: PublicSample, agreement: Agreement) -> Agreement:
     sizes = np.abs(problem.unbounded[0].features).sum(axis=1)
     # A pilot clips half of the public gradients: `alone` is then within three times for more owners than if it clips 10 %.
     Ξ, B = (max(float(each), 1e-12) for each in (np.quantile(lengths, 0.5), sizes.max()))
-    return agreement.replace(
+    asked = agreement.replace(
         agreement={"start": start.tolist(), "preconditioner": metric.tolist()},
         model={"gradient_bound": Ξ},
         data={"feature_bound": B},
     )
+    return asked.replace(agreement={"pilot_parts": parts_weighed(sample, asked, times)})
+
+
+def parts_weighed(sample: PublicSample, asked: Agreement, times: float = 1.0) -> dict[str, float]:
+    """Share of the pilot's ε for each part of the answer: lengths of records get as little as shows outliers, if there are any.
+
+    That is the least that shows nine tenths of the kinds, by probability, that the largest share would; nothing where that
+    shows less than half of them, or where plans are not insured. Lengths of gradients and the mean loss are not asked (decision
+    0027). times: factor of the answers' noise.
+    """
+    if (kinds := outliers_of(sample)) is None:
+        return {"gradient": 1.0}
+    numbers = PilotNumbers.agreed(asked, sample.problem.n_parameters)
+    noise = times * count_noise(numbers, asked.noise_scales(), asked.weights)
+    signal = kinds.share * beyond(*kinds.lengths(numbers)) / noise
+    shown = [float(kinds.likely @ (share * signal >= SEEN)) / float(kinds.likely.sum()) for share in SHARES_OF_LENGTHS]
+    if shown[-1] < 0.5:
+        return {"gradient": 1.0}
+    share = next(share for share, found in zip(SHARES_OF_LENGTHS, shown, strict=True) if found >= 0.9 * shown[-1])
+    return {"gradient": 1.0 - share, "record_lengths": share}
 
 
 def told_by(
@@ -84,9 +110,9 @@ def told_by(
     h = 0.1 * np.sqrt(2.0 * sample.optimum.value / p)
     a = np.array([share @ (clipped(start + h * e)[1] - clipped(start - h * e)[1])[:, j] for j, e in enumerate(V.T)])
     a = np.clip(a / (2.0 * h), 0.1, 1.0)
-    gradients, _, lengths, *_ = numbers.parts(answers)
+    parts = numbers.parts(answers)
     seen = weights_of_seen(agreed, w)
-    pull = (gradients @ to - share @ cut) / a
+    pull = (parts["gradient"] @ to - share @ cut) / a
     scale = agreed.noise_scales()
     own = 2.0 * np.square(scale)[:, None] * s / a**2
     # What the public rows do not tell of the clipped part, and an error of the curvature, are the same for all owners.
@@ -100,12 +126,19 @@ def told_by(
     root = root_of(covariance)
     φ = 2.0 * sample.information / p
     noise = own * (1.0 - 2.0 * w)[:, None] + w**2 @ own + (φ / agreed.records)[:, None]
-    counted = float(np.sum((w * scale * numbers.unit[p + len(EDGES) + 1] / numbers.unit[0]) ** 2))
+    lengths = None
+    if (counted := parts.get("record_lengths")) is not None:
+        lengths = Lengths(seen @ counted, (count_noise(numbers, scale, w) / numbers.shares["record_lengths"]) ** 2)
     each = np.zeros((0, p)) if agreed.summed else pull - mean
     return PilotAnswers(
         sample.optimum.theta, V, -covariance @ (told * mean), root, each, np.maximum(noise, 1e-300)[: len(each)],
-        Lengths(numbers.feature_bound, seen @ lengths, 2.0 * counted),
+        numbers, lengths,
     )  # fmt: skip
+
+
+def count_noise(numbers: PilotNumbers, scale: Float[Array, " owners"], weights: Float[Array, " owners"]) -> float:
+    """Standard deviation of the noise in all owners' share of records in a bin, were lengths the only part."""
+    return float(np.sqrt(2.0 * np.sum(np.square(weights * scale)))) / float(numbers.unit[0])
 
 
 def weights_of_seen(agreed: Agreement, weights: Float[Array, " owners"]) -> Float[Array, " seen"]:

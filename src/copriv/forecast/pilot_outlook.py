@@ -29,7 +29,7 @@ from copriv.populations.public_sample import PublicSample
 from copriv.problem.verdict import NO, YES
 from copriv.types import Array
 
-SHARES = (0.05, 0.1, 0.2, 0.3)
+SHARES = (0.02, 0.05, 0.1, 0.2, 0.3)
 """Shares of ε that are compared."""
 
 
@@ -115,12 +115,13 @@ def pilot_outlook(
     counts = np.array([table.number for table in problem.terms.owner_tables])
     still = counts * np.array(is_open)
     try:
-        asked = pilot_terms(sample, problem.terms.replace(agreement=dict[str, Any](pilot=SHARES[0])).phases[0])
+        pilot = problem.terms.replace(agreement=dict[str, Any](pilot=SHARES[0])).phases[0]
     except AgreementError:
         return None
     found, without = [], replace(members, epsilon=whole).together()
     for one in sorted({*SHARES, share} - {0.0}):
-        noise = noise_foreseen(sample, asked, SHARES[0] * (1.0 - share) / one)
+        times = SHARES[0] * (1.0 - share) / one
+        noise = noise_foreseen(sample, pilot_terms(sample, pilot, times), times)
         others = float(counts @ (1.0 / noise)) - 1.0 / noise
         settles = [
             settled(

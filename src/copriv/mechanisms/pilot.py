@@ -6,16 +6,17 @@ Formal guarantee. Let W be the symmetric root of the agreed preconditioner P (th
 - two ones: in the bin of ‖W∇ℓ‖₁/Ξ before clipping, and in the bin of ‖x‖₁/B, both among EDGES;
 - with an agreed bound L on losses, min(ℓ, L).
 
-With shares s that add up to 1 (`SHARES`), a unit adds to n·u the vector (s₁z/Ξ, s₂·ones, s₃·ones, 2s₄·ℓ/L). Replacing a unit
-moves z by at most 2Ξ, each pair of ones by 2 and ℓ/L by 1, so u by at most 2(s₁ + s₂ + s₃ + s₄)/n = 2/n in L1; rows of a person
-have weights that add up to 1, and convex combinations are no further apart. u with independent Laplace noise of scale 2/(nε)
-on each number is ε-differentially private (docs/proofs/pilot.md).
+With agreed shares s that add up to at most 1, a unit adds to n·u the vector (s₁z/Ξ, s₂·ones, s₃·ones, 2s₄·ℓ/L), without the
+parts that have no share. Replacing a unit moves z by at most 2Ξ, each pair of ones by 2 and ℓ/L by 1, so u by at most
+2(s₁ + s₂ + s₃ + s₄)/n ≤ 2/n in L1; rows of a person have weights that add up to 1, and convex combinations are no further
+apart. u with independent Laplace noise of scale 2/(nε) on each number is ε-differentially private (docs/proofs/pilot.md).
 
 Undone, the noise is 2Ξ/(nεs₁) on each coordinate of the gradient, 2/(nεs) on each share of records in a bin, L/(nεs₄) on the
 mean loss. Every number is computed for each row by itself, without matrix products: where the last bits of a length depended on
 the rows beside it, a person with one row more could move another's record to the next bin.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,12 +32,13 @@ from copriv.privacy.clipping import clip_rows, exact_sum, of_shape, row_norms
 from copriv.rules.one_answer import FirstStep
 from copriv.rules.rule import Descent, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
+from copriv.terms.learning import PILOT_PARTS
 from copriv.types import Array, Loss, is_linear
 
 EDGES = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Lengths between bins, over Ξ or B. The last bin is open; what is not finite is in it."""
-SHARES = np.array([0.7, 0.1, 0.1, 0.1])
-"""Shares of ε: gradient, lengths of gradients, lengths of records, mean loss. Set by hand, not by a benchmark."""
+SHARES = dict(zip(PILOT_PARTS, (0.7, 0.1, 0.1, 0.1), strict=True))
+"""Shares of ε where none are agreed, without "loss" in proportion where no mean loss is released. Set by hand."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +55,15 @@ class PilotNumbers:
     n_parameters: int
     metric: Float[Array, "p p"] | None = None
     """P; None for the identity."""
+    agreed_shares: Mapping[str, float] | None = None
+    """Share of ε of each part, which is not asked without one; None for `SHARES`."""
 
     @classmethod
     def agreed(cls, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> "PilotNumbers":
         """Those of an agreement; `feature_bound` is B as a number, where that is planned."""
         terms, B = agreed.agreement, feature_bound_of(agreed, feature_bound)
         intercept, P = agreed.model.intercept, agreed.preconditioner
-        return cls(agreed.gradient_bound, B, terms.loss_bound, intercept, n_parameters, P)
+        return cls(agreed.gradient_bound, B, terms.loss_bound, intercept, n_parameters, P, terms.pilot_parts)
 
     def __post_init__(self) -> None:
         p = self.n_parameters
@@ -78,21 +82,22 @@ class PilotNumbers:
     @cached_property
     def unit(self) -> Float[Array, " answer"]:
         """Divisor of each number before noise, by which a unit replaced moves the mean by at most 2/n in L1."""
-        parts = 3 if self.loss_bound is None else 4
-        gradient, lengths, records, loss = SHARES / SHARES[:parts].sum()
-        bins = len(EDGES) + 1
-        units = [
-            np.full(self.n_parameters, self.bound / gradient),
-            np.full(bins, 1 / lengths),
-            np.full(bins, 1 / records),
-        ]
-        return np.concatenate([*units, [] if self.loss_bound is None else [0.5 * self.loss_bound / loss]])
+        whole = {"gradient": self.bound, "loss": 0.5 * (self.loss_bound or 0.0)}
+        return np.repeat([whole.get(part, 1.0) / share for part, share in self.shares.items()], self._sizes)
 
-    def parts(self, answer: Float[Array, "*batch answer"]) -> tuple[Array, Array, Array, Array]:
-        """Gradient W∇f, shares of records by the length of their gradient and by their own, and mean loss, of an answer."""
-        p, bins = self.n_parameters, len(EDGES) + 1
-        gradient, lengths, records, loss = np.split(answer, [p, p + bins, p + 2 * bins], axis=-1)
-        return gradient, lengths, records, loss
+    @property
+    def shares(self) -> dict[str, float]:
+        """Share of ε of each part that is released, in the order of `SHARES`."""
+        return shares_of(self.agreed_shares, self.loss_bound)
+
+    @property
+    def _sizes(self) -> list[int]:
+        return sizes_of(self.shares, self.n_parameters)
+
+    def parts(self, answer: Float[Array, "*batch answer"]) -> dict[str, Array]:
+        """The parts of an answer, by their names in `SHARES`: W∇f, shares of records by the length of their gradient and
+        by their own, and the mean loss."""
+        return dict(zip(self.shares, np.split(answer, np.cumsum(self._sizes)[:-1], axis=-1), strict=True))
 
     def of(self, loss: Loss, records: Records, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
         """The numbers themselves. Private."""
@@ -109,16 +114,32 @@ class PilotNumbers:
             else:
                 rows, losses = of_shape(loss, loss.gradients(theta, x, y), x.shape), loss.values(theta, x, y)
             rows = np.einsum("ij,kj->ik", rows, self.root)
-            lengths = np.abs(x[:, : x.shape[1] - self.intercept]).sum(axis=1)
-            parts = [
-                clip_rows(rows, self.bound),
-                _ones(row_norms(rows) / self.bound),
-                _ones(lengths / self.feature_bound),
-            ]
+            parts = {
+                "gradient": clip_rows(rows, self.bound),
+                "gradient_lengths": _ones(row_norms(rows) / self.bound),
+                "record_lengths": _ones(self.lengths(x)),
+            }
             if self.loss_bound is not None:
                 losses = np.nan_to_num(of_shape(loss, losses, y.shape), nan=self.loss_bound)
-                parts.append(np.clip(losses, 0.0, self.loss_bound)[:, None])
-        return np.asarray(w @ np.hstack(parts))
+                parts["loss"] = np.clip(losses, 0.0, self.loss_bound)[:, None]
+        return np.asarray(w @ np.hstack([parts[part] for part in self.shares]))
+
+    def lengths(self, features: Float[Array, "rows p"]) -> Float[Array, " rows"]:
+        """Length of each record, in the unit of its bins. As private as the records."""
+        return np.asarray(np.abs(features[:, : features.shape[1] - self.intercept]).sum(axis=1) / self.feature_bound)
+
+
+def shares_of(agreed: Mapping[str, float] | None, loss_bound: float | None) -> dict[str, float]:
+    """Share of ε of each part that is released, in the order of `SHARES`."""
+    if agreed is not None:
+        return {part: agreed[part] for part in SHARES if part in agreed}
+    of = {part: share for part, share in SHARES.items() if part != "loss" or loss_bound is not None}
+    return {part: share / sum(of.values()) for part, share in of.items()}
+
+
+def sizes_of(parts: Iterable[str], n_parameters: int) -> list[int]:
+    """Number of numbers of each part."""
+    return [{"gradient": n_parameters, "loss": 1}.get(part, len(EDGES) + 1) for part in parts]
 
 
 def _ones(lengths: Float[Array, " rows"]) -> Float[Array, "rows bins"]:
@@ -137,20 +158,27 @@ class Pilot(OfNumbers):
 
     name = "pilot"
     guarantee = Guarantee.PURE
-    terms = ("loss_bound",)
+    terms = ("loss_bound", "pilot_parts")
     label = "pilot"
     phrase = "a pilot"
+
+    def check(self, agreed: AgreedTerms) -> None:
+        super().check(agreed)
+        if ("loss" in _shares(agreed)) != (agreed.agreement.loss_bound is not None):
+            raise AgreementError(
+                "agreement.pilot_parts: a mean loss takes both a share of its own (loss) and a loss_bound; give both or "
+                "neither"
+            )
 
     def numbers(self, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> PilotNumbers:
         return PilotNumbers.agreed(agreed, n_parameters, feature_bound)
 
     def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
         self.check_delta(agreed)
-        numbers = PilotNumbers(agreed.gradient_bound, 1.0, agreed.agreement.loss_bound, False, 1)
-        return float(self.deviation(agreed, owner) * numbers.unit[0])
+        return self.deviation(agreed, owner) * agreed.gradient_bound / _shares(agreed)["gradient"]
 
     def length(self, agreed: AgreedTerms, n_parameters: int) -> int:
-        return n_parameters + 2 * (len(EDGES) + 1) + (agreed.agreement.loss_bound is not None)
+        return sum(sizes_of(_shares(agreed), n_parameters))
 
     def rule(
         self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,
@@ -163,9 +191,13 @@ class Pilot(OfNumbers):
 
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
         units, clipped = measured_over(agreed, owner, 1)
-        mean = "" if agreed.agreement.loss_bound is None else ", and the mean loss"
-        what = (
-            f"{answers_told(agreed)}: a mean gradient of the {agreed.model.loss} loss over {units}, {clipped}, how many "
-            f"gradients and records are how long{mean}"
-        )
+        asked = _shares(agreed)
+        mean = f"{answers_told(agreed)}: a mean gradient of the {agreed.model.loss} loss over {units}, {clipped}"
+        counted = [f"{part.partition('_')[0]}s" for part in ("gradient_lengths", "record_lengths") if part in asked]
+        lengths = [f"how many {' and '.join(counted)} are how long"] * bool(counted)
+        what = ", ".join([mean, *lengths, *["and the mean loss"] * ("loss" in asked)])
         return what, f"{self.noise_told(agreed, owner)} on the gradient"
+
+
+def _shares(agreed: AgreedTerms) -> dict[str, float]:
+    return shares_of(agreed.agreement.pilot_parts, agreed.agreement.loss_bound)

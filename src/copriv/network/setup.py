@@ -19,6 +19,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -329,6 +330,22 @@ def public_records(agreement: Agreement, source: object, dictionary: PublicDicti
         unit = None
     table, schema = own_table(agreement, source, unit)
     return prepare_owner(table, replace(schema, unit=unit), dictionary, None, unit_records=terms.unit_records)
+
+
+def public_file(
+    agreement: Agreement, path: Path, dictionary: PublicDictionary | None
+) -> tuple[Records, tuple[str, ...] | None, str]:
+    """The rows of a file of public rows as records, their strata, and the file's SHA-256.
+
+    Raises DataError as `public_records` does, and where the file changes while it is read.
+    """
+    digest = None
+    with suppress(OSError):  # a file that cannot be read is refused below, in words
+        digest = digest_of(path)
+    rows, strata = public_records(agreement, path, dictionary), public_strata(agreement, path)
+    if (after := digest_of(path)) != digest:
+        raise DataError(f"{path.name}: was changed while it was read; give a file that stays as it is")
+    return rows, strata, after
 
 
 def digest_of(public: Path) -> str:

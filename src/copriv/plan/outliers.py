@@ -14,7 +14,7 @@ either one. With A the public curvature, w the share of outliers among the recor
 and the agreed rule is run on it without noise: on A(θ − θ*) + w clip(φ′x, Ξ). A mechanism of one answer ends where this is 0.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
+from copriv.mechanisms.pilot import PilotNumbers
 from copriv.populations.public_sample import PublicSample
 from copriv.privacy.clipping import row_norms
 from copriv.problem.verdict import YES
@@ -79,6 +80,10 @@ class Outliers:
     def shown(self) -> bool:
         """Whether a pilot's counts of lengths make it as likely that there are such records as a verdict of "yes" is."""
         return float(self.likely.sum()) > max(YES, PROBABILITY)
+
+    def lengths(self, asked: PilotNumbers) -> tuple[Float[Array, " kinds"], float]:
+        """Lengths as a pilot counts them: of each kind, and of the longest public row."""
+        return asked.lengths(self.x), float(asked.lengths(self.sample.problem.unbounded[0].features).max())
 
     def cost(self, setting: Setting) -> float:
         """E ψ that outliers add."""
@@ -170,13 +175,12 @@ def outliers_of(sample: PublicSample) -> Outliers | None:
             np.sum(np.linalg.solve(sample.hessian, x.T).T * x, axis=1), 2
         )
         y = reached - missed
-    likely = PROBABILITY * np.repeat(each, len(x)) / len(x)
-    if sample.pilot is not None:
-        features = slice(None, -1 if problem.terms.model.intercept else None)
-        longest_row, lengths = float(np.abs(rows.features).sum(axis=1).max()), np.abs(x[:, features]).sum(axis=1)
-        likely = likely * np.tile(sample.pilot.lengths.ratio(share, lengths, longest_row), 2)
-        likely /= likely.sum() + 1.0 - PROBABILITY
-    return Outliers(sample, loss, share, np.tile(x, (2, 1)), y, likely)
+    found = Outliers(sample, loss, share, np.tile(x, (2, 1)), y, PROBABILITY * np.repeat(each, len(x)) / len(x))
+    if (told := sample.pilot) is not None and told.lengths is not None:
+        log = told.lengths.log_ratio(share, *found.lengths(told.asked))
+        likely = found.likely * np.exp(np.clip(log, -50.0, 50.0))
+        found = replace(found, likely=likely / (likely.sum() + 1.0 - PROBABILITY))
+    return found
 
 
 def cost_of_outliers(sample: PublicSample, agreement: Agreement) -> float:

@@ -25,7 +25,7 @@ from copriv.mechanisms.gradients import noise_of
 from copriv.mechanisms.lengths import Measured, target_range
 from copriv.mechanisms.mechanism import of_numbers
 from copriv.mechanisms.one_answer import Setting
-from copriv.mechanisms.pilot import SHARES, Pilot
+from copriv.mechanisms.pilot import Pilot
 from copriv.plan.aggregated_runs import mean_cost
 from copriv.plan.candidates import freed, leaves_open, opted_for_delta
 from copriv.plan.plan_result import Choice, Plan
@@ -238,13 +238,14 @@ def _constant(agreement: Agreement, declared: Declared, start: Array, unit: floa
     slope = loss.slope_bound(1.0, 0.0)
     if declared.classes:
         slope = float(abs(loss.slope(np.zeros(1), np.ones(1))[0]))
-    of_gradient = SHARES[0] / SHARES[:3].sum()  # no mean loss is asked for
-    variance = declared.averaged(lambda n, ε, _: 2.0 * slope * declared.answers / (c * n * ε * of_gradient))
+    variance = declared.averaged(lambda n, ε, _: 2.0 * slope * declared.answers / (c * n * ε))
     gap, step = declared.constant(Law.LAPLACE.variance * variance)
     P = np.zeros((len(start), len(start)))
     P[-1, -1] = 1.0 / c
     bound = slope * unit / np.sqrt(c) * ROUNDED
-    setting = Setting(bound, (1.0 if declared.classes else step,), {"preconditioner": P.tolist()})
+    setting = Setting(
+        bound, (1.0 if declared.classes else step,), {"preconditioner": P.tolist(), "pilot_parts": {"gradient": 1.0}}
+    )
     whole = replace(declared, feature_bound=declared.feature_bound / declared.tightness)
     one = Candidate(gap, Pilot(), setting, whole, [{"delta": 0.0}])
     return gap, _terms(agreement, one, start, {"gradient_bound": bound})

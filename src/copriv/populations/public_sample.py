@@ -23,6 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -30,7 +31,7 @@ from scipy.special import chdtrc
 
 from copriv.errors import InvalidInput, NotCertified
 from copriv.formatting.cards import Shown
-from copriv.mechanisms.pilot import EDGES
+from copriv.mechanisms.pilot import EDGES, PilotNumbers
 from copriv.model.fitness import Optimum
 from copriv.model.records import Records
 from copriv.populations.law import EXACTLY, Law
@@ -41,23 +42,31 @@ from copriv.types import Array
 
 @dataclass(frozen=True, eq=False)
 class Lengths:
-    """Shares of all owners' records by their L1 length, with a pilot's noise."""
+    """Shares of all owners' records by their L1 length, with a pilot's noise, in bins of `copriv.mechanisms.pilot.EDGES`."""
 
-    unit: float
-    """Length that the edges of the bins are multiples of (`copriv.mechanisms.pilot.EDGES`)."""
     shares: Float[Array, " bins"]
     variance: float
     """Variance of the noise in each share."""
 
-    def ratio(self, share: float, lengths: Float[Array, " kinds"], longest: float) -> Float[Array, " kinds"]:
-        """Likelihood of this share of records of a length over that of none, for each length; 1 where public rows are as long.
+    def log_ratio(self, share: float, lengths: Float[Array, " kinds"], longest: float) -> Float[Array, " kinds"]:
+        """Log likelihood of each length as that of the longest records, over that of none beyond the longest public row.
 
-        longest: length of the longest public row.
+        It is 0 where public rows are as long. Its own bin has this share of all records; each bin between it and the public
+        rows has that or none, with equal probability. lengths, longest: in the unit of the bins.
         """
-        place = np.searchsorted(EDGES, lengths / self.unit, side="right")
-        below = np.append(0.0, EDGES)[place] * self.unit
-        log = share * (self.shares[place] - 0.5 * share) / self.variance
-        return np.where(below > longest, np.exp(np.clip(log, -50.0, 50.0)), 1.0)
+        each = share * (self.shares - 0.5 * share) / self.variance
+        either = np.where(np.append(0.0, EDGES) > longest, np.logaddexp(0.0, each) - np.log(2.0), 0.0)
+        below = np.append(0.0, np.cumsum(either)[:-1])
+        return np.where(beyond(lengths, longest), (each + below)[_bin(lengths)], 0.0)
+
+
+def _bin(lengths: Float[Array, " kinds"]) -> Any:
+    return np.searchsorted(EDGES, lengths, side="right")
+
+
+def beyond(lengths: Float[Array, " kinds"], longest: float) -> Any:
+    """Whether each length is in a bin beyond that of the longest public row."""
+    return np.append(0.0, EDGES)[_bin(lengths)] > longest
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +85,9 @@ class PilotAnswers:
     """−(d_i − d), with noise; of no owner, where only the sum of answers was seen."""
     noise: Float[Array, "owners p"]
     """Variance of that noise."""
-    lengths: Lengths
+    asked: PilotNumbers
+    lengths: Lengths | None
+    """None where they were not asked."""
 
     @property
     def by_owner(self) -> bool:

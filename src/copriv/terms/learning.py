@@ -1,6 +1,7 @@
 """The tables [agreement], [model] and [data]: by which rule owners answer, which model is learnt, and from which records."""
 
 from datetime import date
+from math import fsum
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -35,6 +36,26 @@ def _square(value: Any) -> Any:
 
 Matrix = Annotated[tuple[tuple[Number, ...], ...], AfterValidator(_square)]
 """A positive definite matrix, by rows."""
+
+
+PILOT_PARTS = ("gradient", "gradient_lengths", "record_lengths", "loss")
+"""Parts of a pilot's answer, in their order."""
+
+
+def _parts(value: Any) -> Any:
+    if unknown := set(value) - set(PILOT_PARTS):
+        raise ValueError(f"{min(unknown)}: is no part of a pilot's answer, which are {', '.join(PILOT_PARTS)}")
+    if "gradient" not in value:
+        raise ValueError("gradient: is missing; a pilot is an answer of a gradient and of what else is asked")
+    if (whole := fsum(value.values())) > 1.0:
+        raise ValueError(
+            f"the shares add up to {whole:.15g}, which is over 1; the parts of one answer share one epsilon"
+        )
+    return value
+
+
+PilotParts = Annotated[dict[str, Positive], AfterValidator(_parts)]
+"""Shares of a pilot's ε, which add up to 1 at most; what has none is not asked."""
 RANGED = dict.fromkeys(
     ("step", "start", "preconditioner", "moments_share", "anchor", "reach", "column_scale"), "agreement"
 ) | dict.fromkeys(("gradient_bound", "smoothing"), "model")
@@ -54,6 +75,8 @@ class PilotTerms(TermsTable):
     """The public metric; the identity when not given."""
     loss_bound: Positive | None = None
     """L, the most that a record's loss counts in the mean loss; without it no mean loss is released."""
+    pilot_parts: PilotParts | None = None
+    """Share of the pilot's ε of each part of the answer."""
     reach: Positive | None = None
     """Without public rows: the largest length of a row, by which rows are counted."""
     public: KeyFingerprint | None = None
@@ -176,6 +199,8 @@ class Terms(TermsTable):
     Own models are tied, and regularised, in that unit. θ is of the columns as they are."""
     loss_bound: Positive | None = None
     """"pilot" only: L, the most that a record's loss counts in the mean loss; without it no mean loss is released."""
+    pilot_parts: PilotParts | None = None
+    """"pilot" only: share of ε of each part of the answer (`copriv.mechanisms.pilot.SHARES` for None)."""
     preconditioner: Matrix | None = None
     """A public p × p matrix that multiplies every direction of descent; the identity when not given."""
     pilot: Annotated[float, Field(ge=0, lt=1)] | Literal["auto"] | None = None

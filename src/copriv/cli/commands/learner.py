@@ -279,7 +279,7 @@ def _public_rows(
     moved away during a run would give that run the hash of other rows than it is planned by.
     Raises DataError for a `table` that cannot be read; the file beside the keys is then ignored.
     """
-    from copriv.network.setup import PUBLIC, digest_of, public_records, public_strata
+    from copriv.network.setup import PUBLIC, public_file
 
     rows = table
     if rows is None and keys is not None and (keys / PUBLIC).is_file():
@@ -287,7 +287,7 @@ def _public_rows(
     if rows is None:
         return None, None, None
     try:
-        return public_records(agreement, rows, dictionary), public_strata(agreement, rows), digest_of(rows)
+        return public_file(agreement, rows, dictionary)
     except CoprivError as error:
         if table is not None:
             raise

@@ -95,7 +95,7 @@ def _own_part(
 def _what_followed(verdict: "Verdict", public: Path | None, beside: Path) -> "tuple[Problem, ...]":
     """Plan again the run that followed a pilot, and list its differences; `beside`: a file beside the dictionary."""
     from copriv.forecast.phases import AfterPilot
-    from copriv.network.setup import digest_of, load_dictionary, public_records, public_strata
+    from copriv.network.setup import load_dictionary, public_file
     from copriv.network.verify_lines import Problem
     from copriv.report.phases import wrong_with
 
@@ -108,8 +108,7 @@ def _what_followed(verdict: "Verdict", public: Path | None, beside: Path) -> "tu
         )
     rows = strata = digest = None
     if public is not None:
-        rows = public_records(agreed, public, load_dictionary(agreed, beside))
-        strata, digest = public_strata(agreed, public), digest_of(public)
+        rows, strata, digest = public_file(agreed, public, load_dictionary(agreed, beside))
     with waiting("planning again by the pilot's answers"):
         pilot = verdict.run_state.phases[0]
         found = AfterPilot.of(agreed, rows, pilot.only_answers, pilot.whose_answers, strata=strata)
