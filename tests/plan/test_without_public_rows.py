@@ -85,15 +85,13 @@ def table(folder: Path, rows: int) -> Path:
 
 
 def test_a_constant_is_the_targets_mean(tmp_path: Path) -> None:
-    """Among the offers is one that leaves features out, with the noise of a mean of numbers of that range and 7/9 of ε."""
+    """Among the offers is one that leaves features out, with the noise of a mean of numbers of that range."""
     terms, mean = agreed(0.5, path=str(table(tmp_path, 2400))), pd.read_csv(tmp_path / "all.csv")["days"].mean()
     (constant,) = [one for _, one in offers(terms) if one.agreement.mechanism == "pilot"]
     θ = copriv.simulate(Problem.load(constant), runs=4000, seed=0, alone=False).theta
     assert np.abs(θ[:, :-1]).max() == 0.0
     step = constant.step
-    scale = (
-        step * 120.0 / (800 * 0.5 * 7 / 9) * np.sqrt(2.0) / np.sqrt(3.0)
-    )  # of each owner's Laplace noise, three averaged
+    scale = step * 120.0 / (800 * 0.5) * np.sqrt(2.0) / np.sqrt(3.0)  # of each owner's Laplace noise, three averaged
     assert θ[:, -1].std() == pytest.approx(scale, rel=0.1)
     assert θ[:, -1].mean() == pytest.approx(60.0 + step * (mean - 60.0), abs=6 * scale / np.sqrt(4000))
 
