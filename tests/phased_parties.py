@@ -30,7 +30,13 @@ def piloted(mechanism: str = "laplace", share: float = 0.25, answers: int = 3, *
         agreement={
             "mechanism": mechanism,
             "pilot": share,
-            "pilot_terms": {"start": [0.2, 0.1, 0.0], "gradient_bound": 1.0, "feature_bound": 1.0, "preconditioner": P},
+            "pilot_terms": {
+                "start": [0.2, 0.1, 0.0],
+                "gradient_bound": 1.0,
+                "feature_bound": 1.0,
+                "preconditioner": P,
+                "pilot_parts": {"gradient": 0.75, "record_lengths": 0.25},
+            },
             "ranges": {
                 "step": [0.01, 10.0],
                 "gradient_bound": [0.1, 10.0],

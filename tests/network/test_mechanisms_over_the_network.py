@@ -47,6 +47,10 @@ ONCE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "objective, preconditioned": ({"mechanism": "objective", "preconditioner": P, "anchor": 2.0, "step": 1.4}, {}),
     "objective, delta": ({"mechanism": "objective", "step": "auto"}, {"delta": δ}),
     "pilot": ({"mechanism": "pilot", "preconditioner": P, "loss_bound": 4.0, "step": 0.7}, {}),
+    "pilot, weighed": (
+        {"mechanism": "pilot", "pilot_parts": {"gradient": 0.9, "record_lengths": 0.1}, "step": 0.7},
+        {},
+    ),
 }
 QUICK = Conduct(deadline=2.0, patience=5.0)
 
