@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -334,28 +335,28 @@ def test_the_level_is_asked_with_less_noise_and_the_rest_with_little_more(data, 
 
 def test_counts_of_lengths_show_outliers_where_noise_is_small():
     """The likelihood ratio against its formula, and by simulation: of many owners without outliers it rarely says so."""
-    rng, share, sd = np.random.default_rng(4), 1e-4, 3e-5
-    kinds = np.array([1.5, 3.0, 6.0])
-    bins = np.zeros(6)
+    rng, share, sd = np.random.default_rng(4), 1e-4, 2.5e-5
+    kinds = np.array([1.3, 1.6, 5.0])
     ends = []
     for there in (0.0, share):
         made = []
         for _ in range(400):
-            counts = bins + sd * rng.normal(size=6)
-            counts[4] += there
+            counts = sd * rng.normal(size=6)
+            counts[1] += there
             made.append(np.exp(Lengths(counts, sd**2).log_ratio(share, kinds, 1.0)))
         ends.append(np.array(made))
     without, with_them = ends
     assert (without[:, 0] == 1.0).all()  # public rows may be as long
     assert np.mean(without[:, 1] > 20.0) < 0.05 < 0.8 < np.mean(with_them[:, 1] > 20.0)
-    counts = np.array([0.2, 0.3, 0.5, 0.1, 0.4 * share, 0.9 * share])
-    one, two = (norm.pdf(counts[4:], at, sd) / norm.pdf(counts[4:], 0.0, sd) for at in ([share, 0.0], [share, share]))
-    expected = (
-        0.0,
-        np.log(one[0]),
-        np.log(0.5 * (two[1] + two[0] * two[1])),
-    )  # a longer kind, with or without the shorter
-    assert Lengths(counts, sd**2).log_ratio(share, kinds, 1.0) == pytest.approx(expected)
+    counts = share * np.array([3.0, 0.4, 0.3, -0.1, 0.9, 0.2])
+
+    def likelihood(*there: float) -> float:
+        return float(np.prod(norm.pdf(counts[1:], share * np.array(there), sd)))
+
+    none, shortest = likelihood(0, 0, 0, 0, 0), likelihood(1, 0, 0, 0, 0)
+    longer = np.mean([likelihood(*below, 1, 0) for below in product((0, 1), repeat=3)])
+    found = Lengths(counts, sd**2).log_ratio(share, kinds, 1.0)
+    assert found == pytest.approx([0.0, np.log(shortest / none), np.log(longer / none)])
 
 
 def test_lengths_are_asked_where_they_would_show_outliers_and_with_as_little_as_does():

@@ -34,6 +34,8 @@ RARER = 5
 FEWEST = 1000
 LENGTHS = (1.25, 1.75, 2.5, 3.5, 5.0, 7.0)
 """Lengths of outliers over that of the longest public row; in real tables the longest of all is 1 to 10 times that of 1,000."""
+LONGEST = (1.49, 2.09, 2.99, 4.19, 5.99, 8.4)
+"""Lengths of outliers, one in each bin of `copriv.mechanisms.pilot.EDGES`, after a pilot has counted them."""
 PROBABILITY = 0.2
 """Probability that owners hold such records, of one of LENGTHS. Set with LENGTHS, by the loans of `benchmarks.utility`."""
 PREMIUM = 0.1
@@ -161,7 +163,11 @@ def outliers_of(sample: PublicSample) -> Outliers | None:
     reach = 1.0 if data.bounds and not data.mapped else np.inf  # a column with declared ends is at most 1
     some = columns[np.unique(np.linspace(0, len(columns) - 1, 8).astype(int))]  # at most 8, evenly spaced
     x = np.tile(np.average(r.features, axis=0, weights=r.weight), (len(LENGTHS), len(some), 1))
-    x[:, np.arange(len(some)), some] = np.minimum(np.array(LENGTHS) * longest, reach)[:, None]
+    far = np.array(LENGTHS)[:, None] * longest
+    if (told := sample.pilot) is not None and told.lengths is not None:  # the longest of each bin that were counted
+        others = np.abs(x[0, 0, : x.shape[2] - told.asked.intercept]).sum() - np.abs(x[0, 0, some])
+        far = told.asked.feature_bound * np.array(LONGEST)[:, None] - others
+    x[:, np.arange(len(some)), some] = np.minimum(far, reach)
     x = x.reshape(-1, x.shape[2])
     θ, labels = sample.optimum.theta, np.array([-1.0, 1.0])
     each = np.full(2, 0.5)
@@ -176,7 +182,7 @@ def outliers_of(sample: PublicSample) -> Outliers | None:
         )
         y = reached - missed
     found = Outliers(sample, loss, share, np.tile(x, (2, 1)), y, PROBABILITY * np.repeat(each, len(x)) / len(x))
-    if (told := sample.pilot) is not None and told.lengths is not None:
+    if told is not None and told.lengths is not None:
         log = told.lengths.log_ratio(share, *found.lengths(told.asked))
         likely = found.likely * np.exp(np.clip(log, -50.0, 50.0))
         found = replace(found, likely=likely / (likely.sum() + 1.0 - PROBABILITY))
