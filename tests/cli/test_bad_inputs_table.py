@@ -368,6 +368,21 @@ AGREEMENTS = {
         "seed = 7\npilot = 0.1\npilot_terms = {start = [0.0], gradient_bound = 1, feature_bound = 1, preconditioner = [[-1]]}",
         "positive definite",
     ),
+    "a pilot's metric of which a direction is 0": (
+        "seed = 7",
+        "seed = 7\npilot = 0.1\npilot_terms = "
+        "{start = [0, 0], gradient_bound = 1, feature_bound = 1, preconditioner = [[1, 0], [0, 0]]}",
+        "pilot_terms.preconditioner: has a direction of which it is 0",
+    ),
+    "a pilot's parts beside it": (
+        "seed = 7", "seed = 7\npilot = 0.1\npilot_parts = {gradient = 1.0}", "stand in pilot_terms"
+    ),
+    "a pilot's loss without a bound": (
+        "seed = 7",
+        "seed = 7\npilot = 0.1\npilot_terms = "
+        "{start = [0], gradient_bound = 1, feature_bound = 1, pilot_parts = {gradient = 0.9, loss = 0.1}}",
+        "agreement.pilot_terms: pilot_parts: a mean loss takes",
+    ),
     "a pilot's metric of another size": (
         "seed = 7",
         "seed = 7\npilot = 0.1\npilot_terms = "

@@ -16,8 +16,10 @@ from copriv.display.verdict import assumption, cautions
 from copriv.errors import AgreementError
 from copriv.forecast import after_pilot
 from copriv.forecast.after_pilot import before_pilot, pilots, told
+from copriv.forecast.phases import stops
 from copriv.forecast.pilot_answers import noise_foreseen, pilot_terms, told_by
-from copriv.mechanisms.pilot import EDGES
+from copriv.mechanisms.pilot import EDGES, PilotNumbers
+from copriv.plan.outliers import outliers_of
 from copriv.populations.dealt import draw_worlds, heterogeneity_of
 from copriv.populations.owner_posterior import common_shift
 from copriv.populations.public_sample import Lengths
@@ -359,33 +361,89 @@ def test_counts_of_lengths_show_outliers_where_noise_is_small():
     assert found == pytest.approx([0.0, np.log(shortest / none), np.log(longer / none)])
 
 
-def test_lengths_are_asked_where_they_would_show_outliers_and_with_as_little_as_does():
-    """Loans drawn again: of owners of 10,000 each a count says nothing, and the gradient has the whole pilot."""
+def of_many(records: int, epsilon: float, intercept: bool = False) -> tuple[Problem, np.ndarray]:
+    """Ten owners of so many records each, and public rows of three columns in other units."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(1000, 3)) * np.array([1.0, 0.5, 3.0])
+    document = {
+        "agreement": {"rule": "A2", "answers": 3, "horizon": 1000, "step": 0.1, "pilot": 0.1, "mechanism": "laplace"},
+        "model": {"loss": "squared", "gradient_bound": 20.0, "intercept": intercept},
+        "owner": [{"name": "bank", "records": records, "epsilon": epsilon, "count": 10}],
+    }
+    return Problem.forecasting(copriv.Agreement.of(document), (x, x @ np.ones(3) + rng.normal(size=1000))), x
+
+
+def test_lengths_are_asked_where_they_would_show_something_and_with_as_little_as_does():
+    """Of owners of 1,000 records a count says nothing, and the gradient has the whole pilot."""
 
     def parts(records: int, epsilon: float) -> dict[str, float]:
-        document = LOANS | {"owner": [{"name": "bank", "records": records, "epsilon": epsilon, "count": 10}]}
-        problem = Problem.forecasting(copriv.Agreement.of(document), ROWS)
+        problem, _ = of_many(records, epsilon)
         return pilot_terms(before_pilot(problem), problem.terms.phases[0]).agreement.pilot_parts
 
-    rng = np.random.default_rng(3)
-    x = rng.normal(size=(1000, 3)) * np.array([1.0, 3.0, 0.5])
-    ROWS = x, x @ np.ones(3) + rng.normal(size=1000)
-    LOANS = {
-        "agreement": {"rule": "A2", "answers": 3, "horizon": 1000, "step": 0.1, "pilot": 0.1, "mechanism": "laplace"},
-        "model": {"loss": "squared", "gradient_bound": 20.0, "intercept": False},
-        "data": {},
-    }
     assert parts(1_000, 1.0) == {"gradient": 1.0}
-    shares = [parts(100_000, epsilon).get("record_lengths", 0.0) for epsilon in (1.0, 8.0, 15.0, 30.0, 100.0)]
-    assert shares[0] == 0.0
-    assert shares[-1] == 0.02
-    asked = [share for share in shares if share]
-    assert len({*asked}) > 2
-    assert asked == sorted(asked, reverse=True)
-    # Of the share that is asked, three standard deviations of the count are at most a record in 5,000.
-    for epsilon, share in zip((1.0, 8.0, 15.0, 30.0, 100.0), shares, strict=True):
+    levels = (0.2, 1.0, 8.0, 15.0, 30.0, 100.0)
+    shares = [parts(100_000, epsilon).get("record_lengths", 0.0) for epsilon in levels]
+    assert shares == [0.0, 0.02, 0.2, 0.1, 0.05, 0.02]
+    # Three standard deviations of the count are at most a record in 5,000; or, at 2 %, five of all five bins a tenth.
+    for epsilon, share in zip(levels, shares, strict=True):
         noise = np.sqrt(10 * 2.0) * 2.0 / (0.1 * epsilon * 100_000) / 10
-        assert share == next((s for s in (0.02, 0.05, 0.1, 0.2) if s >= 3 * noise * 5_000), 0.0)
+        watched = 0.02 * (5 * np.sqrt(5) * noise <= 0.02 * 0.1)
+        assert share == next((s for s in (0.02, 0.05, 0.1, 0.2) if s >= 3 * noise * 5_000), watched)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_owners_whose_records_are_as_long_as_public_rows_are_not_said_to_hold_outliers(intercept):
+    """The last column of public rows was taken for an intercept, which they are without; it is the longest here."""
+    problem, x = of_many(100_000, 30.0, intercept)
+    before = before_pilot(problem)
+    asked = pilot_terms(before, problem.terms.phases[0])
+    kinds, longest = outliers_of(before).lengths(PilotNumbers.agreed(asked, 3 + intercept))
+    assert longest == pytest.approx(1.0)
+    assert asked.data.feature_bound == pytest.approx(np.abs(x).sum(axis=1).max())
+    assert set(np.round(kinds, 1)) > {1.3, 7.0}  # in other columns than the longest a little more
+    answer = np.zeros((10, asked.mechanism.length(asked, 3 + intercept)))
+    answer[:, 3 + intercept] = 1.0  # every record in the first bin
+    after = told(before, asked, answer)
+    assert outliers_of(after).likely.sum() < 0.1
+    assert after.longer is None
+
+
+def test_owners_whose_records_are_longer_than_public_rows_are_told_and_the_run_stops(data, public):
+    """ψ was forecast as 3e-4 % and came as 12; half of all records were in bins that no public row was in."""
+    terms_ = terms(0.2, 100.0, rule="S2", answers=3)
+    longer = [(3.0 * x, y) for x, y in data]
+    like, unlike = (copriv.pilot(terms_, some, public=public, runs=32) for some in (data, longer))
+    assert "longer than any public row" not in like.verdict
+    assert (like.longer, stops(like)) == (None, all(one.verdict == "no" for one in like.owners))
+    assert unlike.longer > 0.3
+    assert stops(unlike)
+    assert f"counted {unlike.longer:.0%} of all records as longer".replace("%", " %") in unlike.verdict
+    assert "no number here holds" in unlike.caution
+    assert unlike.to_dict()["longer_than_public"] == unlike.longer
+
+
+def test_noise_alone_is_not_taken_for_longer_records():
+    noise = np.random.default_rng(7).normal(size=(20_000, 6))
+    found = [Lengths(np.eye(6)[0] + 1e-2 * one, 1e-4).surely_beyond(1.0, 1e-2) for one in noise]
+    assert found == [None] * len(found)
+    assert Lengths(np.array([0.85, 0.15, 0, 0, 0, 0]), 1e-4).surely_beyond(1.0, 1e-2) == pytest.approx(0.15)
+    assert Lengths(np.array([0.995, 0.005, 0, 0, 0, 0]), 1e-12).surely_beyond(1.0, 1e-2) is None
+
+
+def test_before_a_pilot_its_signed_parts_say_what_it_would_tell():
+    """They were planned anew, and one with a hundredth of its ε for the gradient was to settle as much as any."""
+    public, outlooks = rows(np.random.default_rng(100), 300, 0.0), []
+    given = terms(0.1, 10.0, rule="S1", answers=1).replace(owner={"records": 100})
+    asked = pilot_terms(before_pilot(Problem.forecasting(given, public)), given.phases[0]).agreement
+    for parts in ({"gradient": 1.0}, {"gradient": 0.01, "record_lengths": 0.99}):
+        signed = {
+            "start": asked.start, "preconditioner": asked.preconditioner, "pilot_parts": parts,
+            "gradient_bound": 1.0, "feature_bound": 3.0,
+        }  # fmt: skip
+        outlooks.append(copriv.forecast(given.replace(agreement={"pilot_terms": signed}), public, runs=32).pilot)
+    clear, noisy = (outlook.at(0.1).settles for outlook in outlooks)
+    assert min(clear) > 0.3
+    assert max(noisy) < 0.1
 
 
 def test_columns_that_hardly_vary_leave_a_posterior(data, public):

@@ -214,6 +214,10 @@ def test_what_cannot_be_kept_is_refused_before_anything_is_spent() -> None:
         agreement(pilot_parts={"gradient": 1.0})
     with pytest.raises(AgreementError, match="both or neither"):
         agreement(loss_bound=None, pilot_parts={"gradient": 0.9, "loss": 0.1})
+    changed = agreement(pilot_parts={"gradient": 0.6, "record_lengths": 0.3, "loss": 0.1})
+    changed.agreement.pilot_parts["record_lengths"] = 1.0
+    with pytest.raises(ValueError, match="over 1"):
+        changed.mechanism.length(changed, 2)
     for parts, said in [
         ({"gradient": 0.9, "record_lengths": 0.1000001, "loss": 1e-9}, "over 1"),
         ({"loss": 0.9}, "gradient: is missing"),

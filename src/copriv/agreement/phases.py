@@ -33,7 +33,12 @@ def check_pilot(agreed: AgreedTerms) -> None:
         raise AgreementError(
             "agreement.pilot: clips every gradient, and model.gradient_bound_assumed says that nothing does; leave one out"
         )
-    asked = agreed.agreement.pilot_terms
+    asked, parts = agreed.agreement.pilot_terms, agreed.agreement.pilot_parts
+    if parts is not None or (agreed.data.declared_only and asked is not None and asked.pilot_parts is not None):
+        raise AgreementError(
+            "agreement.pilot_parts: the parts of a pilot before a run are planned, and stand in pilot_terms; without public "
+            "rows it has none; leave pilot_parts out"
+        )
     if agreed.data.declared_only and asked is not None and asked.public is not None:
         raise AgreementError(
             "agreement.pilot_terms.public: names a file of public rows, and data.public_rows = 0 says that none are public; "
@@ -56,6 +61,11 @@ def _check_point(asked: PilotTerms, theta_max: float) -> None:
         raise AgreementError(
             f"agreement.pilot_terms.preconditioner: needs {p} rows of {p} numbers, as many as pilot_terms.start has, and not "
             f"{len(metric)}; copriv forecast --out DIR writes both"
+        )
+    if metric is not None and np.linalg.cond(np.array(metric)) > 1e14:
+        raise AgreementError(
+            "agreement.pilot_terms.preconditioner: has a direction of which it is 0, and a pilot asks for a gradient in every "
+            "direction; copriv forecast --out DIR writes one"
         )
     if max(map(abs, asked.start), default=0.0) > theta_max:
         raise AgreementError(

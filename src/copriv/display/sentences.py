@@ -59,6 +59,8 @@ TEXTS = {
     "{best}.",
     "caution.regularizer": "The regularizer makes predictions {shrinkage} worse than they could be: with "
     "model.regularization = {less} or less this may change.",
+    "caution.longer": "The pilot counted {share} of all records as longer than any public row: public rows are not like the "
+    "owners' records, and no number here holds. Bring public rows like theirs, or plan without (data.public_rows = 0).",
     "caution.declared": "Without public rows the cost lies between {low} and {high} in 90 % of tables that the declared "
     "columns allow; narrower ranges, or public rows, would tell.",
     "caution.rows": "{rows} public rows for {parameters} parameters: the cost lies between {low} and {high}.",

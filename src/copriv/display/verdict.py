@@ -34,7 +34,7 @@ def sentences(outlook: Forecast) -> list[Said]:
 
 
 def _beyond_answer(outlook: Forecast) -> list[Said]:
-    verdict, said = outlook.joining, shrunk(outlook)
+    verdict, said = outlook.joining, [*unlike_public(outlook), *shrunk(outlook)]
     if verdict.answer == "no":
         said.append(_remedy(outlook))
     key = "costs" if outlook.comparison.same else "costs.recommended"
@@ -163,7 +163,14 @@ def _chance(outcomes: Sequence[Outcome]) -> tuple[Any, ...]:
 
 def caution(outlook: Forecast) -> str | None:
     """Caution in one text; None where there is nothing to be cautious about."""
-    return _joined([*shrunk(outlook), *cautions(outlook)]) or None
+    return _joined([*unlike_public(outlook), *shrunk(outlook), *cautions(outlook)]) or None
+
+
+def unlike_public(outlook: Forecast) -> list[Said]:
+    """Say that nothing of a forecast holds, where a pilot counted many records that are longer than any public row."""
+    if outlook.longer is None:
+        return []
+    return [Said("caution.longer", {"share": ("percent", outlook.longer)})]
 
 
 def shrunk(outlook: Forecast) -> list[Said]:

@@ -98,7 +98,8 @@ def forecast(
     if sample.declared:
         kind = "without public rows"
     share = problem.terms.pilot_share
-    return forecast_of(sample, kind, runs, seed, public_start, preconditioner, progress, share)
+    asked = None if problem.terms.agreement.pilot_terms is None else problem.terms.phases[0]
+    return forecast_of(sample, kind, runs, seed, public_start, preconditioner, progress, share, asked)
 
 
 def forecast_of(
@@ -110,10 +111,11 @@ def forecast_of(
     preconditioner: bool = True,
     progress: Callable[[int, int], None] | None = None,
     share: float = 0.0,
+    asked_before: Agreement | None = None,
 ) -> Forecast:
     """Forecast the agreement of a public sample, and of what a pilot's answers tell where it has them.
 
-    share: of every ε, of a pilot before it.
+    share: of every ε, of a pilot before it. asked_before: the pilot, where its terms are signed.
     """
     report, problem = progress or (lambda done, total: None), sample.problem
     count("runs", runs)
@@ -218,7 +220,12 @@ def forecast_of(
         first = seen.assessed_as(records)
         draws = {i: seen.heterogeneity_and_pays(recommended, i, asked, worlds) for i in dict.fromkeys(first)}
         pilot = pilot_outlook(
-            sample, share, members, [draws[i] for i in first], [owner.verdict == "open" for owner in owners]
+            sample,
+            share,
+            members,
+            [draws[i] for i in first],
+            [owner.verdict == "open" for owner in owners],
+            asked_before,
         )
     with_sum = None
     if in_sums:
@@ -268,6 +275,7 @@ def forecast_of(
         squared=problem.fitness.quadratic is not None,
         generalisation=generalisation_of(sample),
         unseen=unseen,
+        longer=sample.longer,
         best_subset=float(members.cost(subset)),
         best_weights=members.weighted(members.best_weights()),
         description=problem.description,

@@ -20,7 +20,7 @@ from copriv.forecast.assessment import AS_AGREED, RUNS, assess
 from copriv.forecast.forecaster import forecast_of
 from copriv.forecast.pilot_answers import pilot_terms
 from copriv.forecast.result import Forecast
-from copriv.formatting.numbers import json_ready
+from copriv.formatting.numbers import json_ready, percent
 from copriv.mechanisms import Pilot
 from copriv.model.fitness import one_thread
 from copriv.plan import leaves_open
@@ -81,8 +81,9 @@ def _ranges(run: Agreement, planned: Agreement, asked: Agreement) -> dict[str, t
 
 
 def stops(after: Forecast) -> bool:
-    """Whether a run stops after its pilot, by the forecast after it: joining pays for nobody."""
-    return all(owner.verdict == "no" for owner in after.owners)
+    """Whether a run stops after its pilot, by the forecast after it: joining pays for nobody, or public rows are not like the
+    owners' records, so that no plan by them holds."""
+    return after.longer is not None or all(owner.verdict == "no" for owner in after.owners)
 
 
 def rounded(number: float) -> float:
@@ -137,6 +138,11 @@ class AfterPilot:
         """
         if stops(after):
             kept = "by the pilot's answers joining pays for nobody, and the rest of the budget is kept"
+            if after.longer is not None:
+                kept = (
+                    f"by the pilot's answers {percent(after.longer)} of all records are longer than any public row, no plan "
+                    "by these rows would hold, and the rest of the budget is kept"
+                )
             return cls(before, after, None, kept)
         # Terms are signed as single numbers to two digits and within their ranges, and arrays as they are.
         chosen, planned = dict[str, Any](), after.recommended.agreement

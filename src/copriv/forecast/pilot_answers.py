@@ -27,15 +27,17 @@ import scipy.linalg
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.mechanisms.pilot import PilotNumbers, root_of
+from copriv.mechanisms.pilot import EDGES, PilotNumbers, root_of
 from copriv.plan.outliers import outliers_of
 from copriv.populations.owner_posterior import common_shift
-from copriv.populations.public_sample import Lengths, PilotAnswers, PublicSample, beyond
+from copriv.populations.public_sample import SURELY, Lengths, PilotAnswers, PublicSample, beyond
 from copriv.privacy.clipping import clip_rows, row_norms
 from copriv.types import Array
 
 SHARES_OF_LENGTHS = (0.02, 0.05, 0.1, 0.2)
 """Shares of the pilot's ε that a plan may give to the lengths of records."""
+WATCH = 0.1
+"""Share of all records that are longer than any public row which a pilot is to show for the least of these shares."""
 SEEN = 3.0
 """Standard deviations of a count's noise at which outliers are seen."""
 
@@ -68,9 +70,10 @@ def pilot_terms(sample: PublicSample, agreement: Agreement, times: float = 1.0) 
 def parts_weighed(sample: PublicSample, asked: Agreement, times: float = 1.0) -> dict[str, float]:
     """Share of the pilot's ε for each part of the answer: lengths of records get as little as shows outliers, if there are any.
 
-    That is the least that shows nine tenths of the kinds, by probability, that the largest share would; nothing where that
-    shows less than half of them, or where plans are not insured. Lengths of gradients and the mean loss are not asked (decision
-    0027). times: factor of the answers' noise.
+    That is the least that shows nine tenths of the kinds, by probability, that the largest share would. Where that shows less
+    than half of them it is the least of all, if it shows whether public rows are like the owners' (WATCH); nothing otherwise,
+    or where plans are not insured. Lengths of gradients and the mean loss are not asked (decision 0027). times: factor of the
+    answers' noise.
     """
     if (kinds := outliers_of(sample)) is None:
         return {"gradient": 1.0}
@@ -78,9 +81,12 @@ def parts_weighed(sample: PublicSample, asked: Agreement, times: float = 1.0) ->
     noise = times * count_noise(numbers, asked.noise_scales(), asked.weights)
     signal = kinds.share * beyond(*kinds.lengths(numbers)) / noise
     shown = [float(kinds.likely @ (share * signal >= SEEN)) / float(kinds.likely.sum()) for share in SHARES_OF_LENGTHS]
-    if shown[-1] < 0.5:
+    least = SHARES_OF_LENGTHS[0]
+    if shown[-1] < 0.5 and least * WATCH < SURELY * np.sqrt(len(EDGES)) * noise:
         return {"gradient": 1.0}
-    share = next(share for share, found in zip(SHARES_OF_LENGTHS, shown, strict=True) if found >= 0.9 * shown[-1])
+    share = least
+    if shown[-1] >= 0.5:
+        share = next(share for share, found in zip(SHARES_OF_LENGTHS, shown, strict=True) if found >= 0.9 * shown[-1])
     return {"gradient": 1.0 - share, "record_lengths": share}
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.pilot_answers import noise_foreseen, pilot_terms
@@ -104,23 +105,25 @@ def pilot_outlook(
     members: Consortium,
     draws: Sequence[tuple[Array, Array, Array]],
     is_open: Sequence[bool],
+    asked: Agreement | None = None,
 ) -> PilotOutlook | None:
     """Evaluate pilots of several shares for the run's agreement; None where its terms allow no pilot.
 
     share: the agreed one, which the run's ε is without. draws: u of an owner of each table, the mean u of all owners, and the
-    probability that joining pays, in draws of the prior. is_open: whether its verdict is open.
+    probability that joining pays, in draws of the prior. is_open: whether its verdict is open. asked: the pilot, where its
+    terms are signed.
     """
     problem, f, p, N = sample.problem, sample.optimum.value, sample.problem.n_parameters, sample.problem.terms.n_owners
     whole = members.epsilon / (1.0 - share)
     counts = np.array([table.number for table in problem.terms.owner_tables])
     still = counts * np.array(is_open)
     try:
-        pilot = problem.terms.replace(agreement=dict[str, Any](pilot=SHARES[0])).phases[0]
+        pilot = asked or problem.terms.replace(agreement=dict[str, Any](pilot=SHARES[0])).phases[0]
     except AgreementError:
         return None
     found, without = [], replace(members, epsilon=whole).together()
     for one in sorted({*SHARES, share} - {0.0}):
-        times = SHARES[0] * (1.0 - share) / one
+        times = (share if asked else SHARES[0] * (1.0 - share)) / one
         noise = noise_foreseen(sample, pilot_terms(sample, pilot, times), times)
         others = float(counts @ (1.0 / noise)) - 1.0 / noise
         settles = [

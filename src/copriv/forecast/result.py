@@ -172,6 +172,8 @@ class Forecast(Shown, Framed, Drawn, Written):
     public_mix: tuple[PublicMix, ...]
     """Columns whose levels in the public rows can be compared with those of the owners' records."""
     unseen: Unseen | None
+    longer: float | None
+    """Share of all records that a pilot counted as longer than any public row; None where public rows allow for it."""
     """Cost of outliers too rare to be among the public rows; None where the owners' records are most likely too few for one."""
     problem: Problem
     """The agreement as it was given, on the public rows."""
@@ -433,6 +435,7 @@ class Forecast(Shown, Framed, Drawn, Written):
             ),
             "at_heterogeneity": [vars(one) for one in self.at_heterogeneity],
             "unseen": mapping(self.unseen),
+            "longer_than_public": self.longer,
             "insurance_premium": self.insurance_premium,
             "plan_caution": self.caution_of_plan and self.caution_of_plan.to_dict(),
             "joining_pays": self.joining_pays,

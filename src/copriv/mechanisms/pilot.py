@@ -32,7 +32,7 @@ from copriv.privacy.clipping import clip_rows, exact_sum, of_shape, row_norms
 from copriv.rules.one_answer import FirstStep
 from copriv.rules.rule import Descent, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
-from copriv.terms.learning import PILOT_PARTS
+from copriv.terms.learning import PILOT_PARTS, check_loss, check_parts
 from copriv.types import Array, Loss, is_linear
 
 EDGES = (1.5, 2.1, 3.0, 4.2, 6.0)
@@ -132,6 +132,7 @@ class PilotNumbers:
 def shares_of(agreed: Mapping[str, float] | None, loss_bound: float | None) -> dict[str, float]:
     """Share of ε of each part that is released, in the order of `SHARES`."""
     if agreed is not None:
+        check_parts(agreed)  # again: a mapping may have been changed since it was agreed on
         return {part: agreed[part] for part in SHARES if part in agreed}
     of = {part: share for part, share in SHARES.items() if part != "loss" or loss_bound is not None}
     return {part: share / sum(of.values()) for part, share in of.items()}
@@ -164,11 +165,10 @@ class Pilot(OfNumbers):
 
     def check(self, agreed: AgreedTerms) -> None:
         super().check(agreed)
-        if ("loss" in _shares(agreed)) != (agreed.agreement.loss_bound is not None):
-            raise AgreementError(
-                "agreement.pilot_parts: a mean loss takes both a share of its own (loss) and a loss_bound; give both or "
-                "neither"
-            )
+        try:
+            check_loss(agreed.agreement.pilot_parts, agreed.agreement.loss_bound)
+        except ValueError as error:
+            raise AgreementError(f"agreement.{error}") from None
 
     def numbers(self, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> PilotNumbers:
         return PilotNumbers.agreed(agreed, n_parameters, feature_bound)
@@ -196,7 +196,14 @@ class Pilot(OfNumbers):
         counted = [f"{part.partition('_')[0]}s" for part in ("gradient_lengths", "record_lengths") if part in asked]
         lengths = [f"how many {' and '.join(counted)} are how long"] * bool(counted)
         what = ", ".join([mean, *lengths, *["and the mean loss"] * ("loss" in asked)])
-        return what, f"{self.noise_told(agreed, owner)} on the gradient"
+        noise, others = f"{self.noise_told(agreed, owner)} on the gradient", list[str]()
+        if not agreed.summed:
+            whole = self.deviation(agreed, owner)
+            for part, of, size in (("length", "share of records", 1.0), ("loss", "mean loss", 0.5)):
+                found = [asked[one] for one in asked if part in one]
+                bound = agreed.agreement.loss_bound if part == "loss" else 1.0
+                others += [f"{size * (bound or 0.0) * whole / min(found):.3g} on the {of}"] * bool(found)
+        return what, ", of ".join([noise, *others])
 
 
 def _shares(agreed: AgreedTerms) -> dict[str, float]:

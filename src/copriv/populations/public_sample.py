@@ -39,6 +39,9 @@ from copriv.populations.world import World, curvature_of, in_every_place, weight
 from copriv.problem import Problem
 from copriv.types import Array
 
+SURELY = 5.0
+"""Standard deviations of noise at which a count of records that are longer than any public row is not that noise."""
+
 
 @dataclass(frozen=True, eq=False)
 class Lengths:
@@ -58,6 +61,12 @@ class Lengths:
         either = np.where(np.append(0.0, EDGES) > longest, np.logaddexp(0.0, each) - np.log(2.0), 0.0)
         below = np.append(0.0, np.cumsum(either)[:-1])
         return np.where(beyond(lengths, longest), (each + below)[_bin(lengths)], 0.0)
+
+    def surely_beyond(self, longest: float, expected: float) -> float | None:
+        """Share of records in bins beyond that of the longest public row; None where noise may have made more than expected."""
+        some = np.append(0.0, EDGES) > longest
+        found = float(self.shares[some].sum())
+        return found if found - SURELY * np.sqrt(some.sum() * self.variance) > expected else None
 
 
 def _bin(lengths: Float[Array, " kinds"]) -> Any:
@@ -221,6 +230,18 @@ class PublicSample:
     def centre(self) -> Float[Array, " p"]:
         """Posterior mean of the owners' θ*: the public model or, after a pilot, what its answers say too."""
         return self.optimum.theta if self.pilot is None else self.pilot.centre
+
+    @cached_property
+    def longer(self) -> float | None:
+        """Share of all records that a pilot counted as longer than any public row; None where public rows allow for it.
+
+        One of n₀ rows of the same law is longer than all others with probability 1/n₀: ten times that are not of that law.
+        """
+        if self.pilot is None or self.pilot.lengths is None:
+            return None
+        rows = self.problem.unbounded[0]
+        longest = float(np.abs(rows.features).sum(axis=1).max()) / self.pilot.asked.feature_bound
+        return self.pilot.lengths.surely_beyond(longest, 10.0 / rows.units)
 
     def variance_along(self, directions: Float[Array, "p directions"]) -> Float[Array, " directions"]:
         """Posterior variance of the owners' θ* along each direction."""

@@ -54,6 +54,9 @@ def wrong_with(run: Run, found: AfterPilot, digest: str | None) -> str:
         return "the run was planned by other public rows: the SHA-256 of their file is not the one that it names"
     if not _as_said(run.known, found.said()):
         return "what the run's file says that the pilot told is not what its answers tell"
+    if found.after.longer is not None:
+        what = "the run went on after the pilot, by whose answers public rows are not like the owners' records"
+        return "" if run.kept else what
     if run.kept:
         verdicts = found.after.joining.owners
         pays = [name for name, one in verdicts.items() if one.answer != "no" and _most(one) > NO + MACHINE]

@@ -1,5 +1,6 @@
 """The tables [agreement], [model] and [data]: by which rule owners answer, which model is learnt, and from which records."""
 
+from collections.abc import Mapping
 from datetime import date
 from math import fsum
 from typing import Annotated, Any, Literal
@@ -42,7 +43,8 @@ PILOT_PARTS = ("gradient", "gradient_lengths", "record_lengths", "loss")
 """Parts of a pilot's answer, in their order."""
 
 
-def _parts(value: Any) -> Any:
+def check_parts(value: Any) -> Any:
+    """Raise ValueError where shares are not those of one answer's parts, or add up to more than 1."""
     if unknown := set(value) - set(PILOT_PARTS):
         raise ValueError(f"{min(unknown)}: is no part of a pilot's answer, which are {', '.join(PILOT_PARTS)}")
     if "gradient" not in value:
@@ -54,7 +56,15 @@ def _parts(value: Any) -> Any:
     return value
 
 
-PilotParts = Annotated[dict[str, Positive], AfterValidator(_parts)]
+def check_loss(parts: Mapping[str, float] | None, loss_bound: float | None) -> None:
+    """Raise ValueError where a mean loss has a share of ε and no bound, or a bound and no share."""
+    if parts is not None and ("loss" in parts) != (loss_bound is not None):
+        raise ValueError(
+            "pilot_parts: a mean loss takes a share of its own (loss) and a loss_bound; give both or neither"
+        )
+
+
+PilotParts = Annotated[dict[str, Positive], AfterValidator(check_parts)]
 """Shares of a pilot's ε, which add up to 1 at most; what has none is not asked."""
 RANGED = dict.fromkeys(
     ("step", "start", "preconditioner", "moments_share", "anchor", "reach", "column_scale"), "agreement"
@@ -81,6 +91,11 @@ class PilotTerms(TermsTable):
     """Without public rows: the largest length of a row, by which rows are counted."""
     public: KeyFingerprint | None = None
     """SHA-256 of the learner's file of public rows, by which the run is planned after the pilot."""
+
+    @model_validator(mode="after")
+    def _loss_is_whole(self) -> "PilotTerms":
+        check_loss(self.pilot_parts, self.loss_bound)
+        return self
 
 
 class Terms(TermsTable):
