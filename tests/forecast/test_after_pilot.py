@@ -432,7 +432,8 @@ def test_noise_alone_is_not_taken_for_longer_records():
 
 def test_before_a_pilot_its_signed_parts_say_what_it_would_tell():
     """They were planned anew, and one with a hundredth of its ε for the gradient was to settle as much as any."""
-    public, outlooks = rows(np.random.default_rng(100), 300, 0.0), []
+    some = [rows(np.random.default_rng(100 + i), 75, 0.0) for i in range(4)]
+    public, outlooks = tuple(np.concatenate(each) for each in zip(*some, strict=True)), []
     given = terms(0.1, 10.0, rule="S1", answers=1).replace(owner={"records": 100})
     asked = pilot_terms(before_pilot(Problem.forecasting(given, public)), given.phases[0]).agreement
     for parts in ({"gradient": 1.0}, {"gradient": 0.01, "record_lengths": 0.99}):
