@@ -343,17 +343,17 @@ def test_counts_of_lengths_show_outliers_where_noise_is_small():
     for there in (0.0, share):
         made = []
         for _ in range(400):
-            counts = sd * rng.normal(size=6)
-            counts[1] += there
+            counts = sd * rng.normal(size=7)
+            counts[2] += there
             made.append(np.exp(Lengths(counts, sd**2).log_ratio(share, kinds, 1.0)))
         ends.append(np.array(made))
     without, with_them = ends
     assert (without[:, 0] == 1.0).all()  # public rows may be as long
     assert np.mean(without[:, 1] > 20.0) < 0.05 < 0.8 < np.mean(with_them[:, 1] > 20.0)
-    counts = share * np.array([3.0, 0.4, 0.3, -0.1, 0.9, 0.2])
+    counts = share * np.array([3.0, 5.0, 0.4, 0.3, -0.1, 0.9, 0.2])
 
     def likelihood(*there: float) -> float:
-        return float(np.prod(norm.pdf(counts[1:], share * np.array(there), sd)))
+        return float(np.prod(norm.pdf(counts[2:], share * np.array(there), sd)))
 
     none, shortest = likelihood(0, 0, 0, 0, 0), likelihood(1, 0, 0, 0, 0)
     longer = np.mean([likelihood(*below, 1, 0) for below in product((0, 1), repeat=3)])
@@ -384,10 +384,10 @@ def test_lengths_are_asked_where_they_would_show_something_and_with_as_little_as
     levels = (0.2, 1.0, 8.0, 15.0, 30.0, 100.0)
     shares = [parts(100_000, epsilon).get("record_lengths", 0.0) for epsilon in levels]
     assert shares == [0.0, 0.02, 0.2, 0.1, 0.05, 0.02]
-    # Three standard deviations of the count are at most a record in 5,000; or, at 2 %, five of all five bins a tenth.
+    # Three standard deviations of the count are at most a record in 5,000; or, at 2 %, five of all bins a tenth.
     for epsilon, share in zip(levels, shares, strict=True):
         noise = np.sqrt(10 * 2.0) * 2.0 / (0.1 * epsilon * 100_000) / 10
-        watched = 0.02 * (5 * np.sqrt(5) * noise <= 0.02 * 0.1)
+        watched = 0.02 * (5 * np.sqrt(6) * noise <= 0.02 * 0.1)
         assert share == next((s for s in (0.02, 0.05, 0.1, 0.2) if s >= 3 * noise * 5_000), watched)
 
 
@@ -423,11 +423,11 @@ def test_owners_whose_records_are_longer_than_public_rows_are_told_and_the_run_s
 
 
 def test_noise_alone_is_not_taken_for_longer_records():
-    noise = np.random.default_rng(7).normal(size=(20_000, 6))
-    found = [Lengths(np.eye(6)[0] + 1e-2 * one, 1e-4).surely_beyond(1.0, 1e-2) for one in noise]
+    noise = np.random.default_rng(7).normal(size=(20_000, 7))
+    found = [Lengths(np.eye(7)[0] + 1e-2 * one, 1e-4).surely_beyond(1.0, 1e-2) for one in noise]
     assert found == [None] * len(found)
-    assert Lengths(np.array([0.85, 0.15, 0, 0, 0, 0]), 1e-4).surely_beyond(1.0, 1e-2) == pytest.approx(0.15)
-    assert Lengths(np.array([0.995, 0.005, 0, 0, 0, 0]), 1e-12).surely_beyond(1.0, 1e-2) is None
+    assert Lengths(np.array([0.85, 0.1, 0.05, 0, 0, 0, 0]), 1e-4).surely_beyond(1.0, 1e-2) == pytest.approx(0.15)
+    assert Lengths(np.array([0.995, 0.005, 0, 0, 0, 0, 0]), 1e-12).surely_beyond(1.0, 1e-2) is None
 
 
 def test_before_a_pilot_its_signed_parts_say_what_it_would_tell():

@@ -20,6 +20,7 @@ from copriv.protocol import Query
 from copriv.types import Array
 from statistical.privacy_audit import audit_epsilon, learned, likelihood_ratio, scale_test
 
+BINS = len(EDGES) + 1
 METRIC = np.array([[2.0, 0.3], [0.3, 0.5]])
 NUMBERS = PilotNumbers(0.8, 1.0, 0.5, False, 2, METRIC)
 
@@ -28,18 +29,18 @@ def oracle(n: PilotNumbers, records: Records, θ: Array, slope, value) -> Array:
     """Record by record, from the docstring alone."""
     values, vectors = np.linalg.eigh(np.eye(n.n_parameters) if n.metric is None else n.metric)
     W = vectors @ np.diag(np.sqrt(values)) @ vectors.T
-    total, asked = np.zeros(n.n_parameters + 2 * 6 + 1), n.shares
+    total, asked = np.zeros(n.n_parameters + 2 * BINS + 1), n.shares
     for x, y, w in zip(records.features, records.target, records.weight, strict=True):
         z = W @ x * slope(x @ θ, y)
         length, size = np.abs(z).sum() / n.bound, np.abs(x[:-1] if n.intercept else x).sum() / n.feature_bound
         one = np.zeros(len(total))
         one[: len(z)] = z / max(1.0, length)
         one[len(z) + sum(length >= edge for edge in EDGES)] = 1.0
-        one[len(z) + 6 + sum(size >= edge for edge in EDGES)] = 1.0
+        one[len(z) + BINS + sum(size >= edge for edge in EDGES)] = 1.0
         if n.loss_bound is not None:
             one[-1] = min(value(x @ θ, y), n.loss_bound)
         total += w * one
-    parts = np.split(total / records.weight.sum(), [len(z), len(z) + 6, len(z) + 12])
+    parts = np.split(total / records.weight.sum(), [len(z), len(z) + BINS, len(z) + 2 * BINS])
     names = ("gradient", "gradient_lengths", "record_lengths", "loss")
     return np.concatenate([part for name, part in zip(names, parts, strict=True) if name in asked])
 
@@ -70,7 +71,7 @@ def test_it_holds_what_it_says(numbers: PilotNumbers, loss: object, by_hand: tup
     np.testing.assert_allclose(found, oracle(numbers, records, θ, *by_hand), rtol=1e-9, atol=1e-12)
     parts = numbers.parts(found)
     assert {part: len(one) for part, one in parts.items()} == {
-        part: {"gradient": p, "loss": 1}.get(part, 6) for part in numbers.shares
+        part: {"gradient": p, "loss": 1}.get(part, BINS) for part in numbers.shares
     }
     for part in ("gradient_lengths", "record_lengths"):
         assert part not in parts or parts[part].sum() == pytest.approx(1)
@@ -84,7 +85,7 @@ def test_a_number_of_a_row_depends_on_that_row_alone() -> None:
     numbers, θ = PilotNumbers(1.0, 1.0, 2.0, False, 33, np.diag(np.arange(1.0, 34.0)) + 0.1), rng.normal(size=33)
     seen: list[Array] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pilot, "_ones", lambda lengths: seen.append(lengths) or np.zeros((len(lengths), 6)))
+        patch.setattr(pilot, "_ones", lambda lengths: seen.append(lengths) or np.zeros((len(lengths), BINS)))
         for first in range(8):
             numbers.of(Squared(), Records.of(x[first:], y[first:]), θ)
     for first in range(1, 8):
@@ -125,7 +126,7 @@ def test_the_sensitivity_is_reached_and_never_passed(numbers: PilotNumbers) -> N
 
 def test_a_wrong_version_passes_the_sensitivity(monkeypatch: pytest.MonkeyPatch) -> None:
     half = replace(NUMBERS)
-    half.__dict__["unit"] = NUMBERS.unit * np.append(np.ones(14), 0.5)
+    half.__dict__["unit"] = NUMBERS.unit * np.append(np.ones(2 + 2 * BINS), 0.5)
     assert spread(half) > 1.05
     monkeypatch.setattr(np, "clip", lambda values, low, high: values)  # of losses alone: rows are clipped elsewhere
     assert spread(NUMBERS) > 10
@@ -187,7 +188,7 @@ def test_owners_and_simulations_release_the_same_with_the_agreed_noise() -> None
         answers.append(owner.answer(Query("q", terms.fingerprint, "bank-0", np.zeros(2))).gradient)
     scales = draft.noises[0].scale
     assert scales[0] == pytest.approx(terms.mechanism.scale(terms, terms.owner[0]))
-    assert scales == pytest.approx(2 / (300 * 2.0) * np.array([2 / 0.7] * 2 + [10.0] * 12 + [4 / 0.2]))
+    assert scales == pytest.approx(2 / (300 * 2.0) * np.array([2 / 0.7] * 2 + [10.0] * 2 * BINS + [4 / 0.2]))
     assert scale_test((np.array(answers) - exact) / scales, 1.0)
     assert not scale_test((np.array(answers) - exact) / scales / 2, 1.0)
 

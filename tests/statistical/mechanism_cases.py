@@ -83,7 +83,7 @@ class Case:
         if self.mechanism == "histograms":
             return P * INTERVALS
         if self.mechanism == "pilot":
-            return P + 2 * 6
+            return P + 2 * 7
         return P + P * (P + 1) // 2 if self.mechanism in ("statistics", "moments") else P
 
     @property
@@ -96,7 +96,7 @@ class Case:
         if self.mechanism == "histograms":
             return np.full(self.length, float(P))  # and here in one for each column
         if self.mechanism == "pilot":  # 7 parts of 9 for the gradient, one for each row of bins
-            return np.array([BOUND * 9 / 7] * P + [9.0] * 12)
+            return np.array([BOUND * 9 / 7] * P + [9.0] * 14)
         if self.mechanism != "statistics":
             return np.full(P, BOUND)
         off_diagonal = 2.0  # written twice in xxᵀ, and released undoubled

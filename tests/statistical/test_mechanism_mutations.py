@@ -129,7 +129,7 @@ def statistics_of_a_record_added_not_replaced(patch: Patch) -> None:
 
 @mutation(("pilot",), "noise")
 def each_part_of_a_pilot_has_the_whole_budget(patch: Patch) -> None:
-    patch.setattr(PilotNumbers, "unit", property(lambda self: np.array([self.bound] * 2 + [1.0] * 12)))
+    patch.setattr(PilotNumbers, "unit", property(lambda self: np.array([self.bound] * 2 + [1.0] * 14)))
 
 
 @mutation(("objective", "objective with delta"), "noise")

@@ -35,7 +35,7 @@ from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.terms.learning import PILOT_PARTS, check_loss, check_parts
 from copriv.types import Array, Loss, is_linear
 
-EDGES = (1.5, 2.1, 3.0, 4.2, 6.0)
+EDGES = (1.0, 1.5, 2.1, 3.0, 4.2, 6.0)
 """Lengths between bins, over Ξ or B. The last bin is open; what is not finite is in it."""
 SHARES = dict(zip(PILOT_PARTS, (0.7, 0.1, 0.1, 0.1), strict=True))
 """Shares of ε where none are agreed, without "loss" in proportion where no mean loss is released. Set by hand."""
@@ -196,14 +196,15 @@ class Pilot(OfNumbers):
         counted = [f"{part.partition('_')[0]}s" for part in ("gradient_lengths", "record_lengths") if part in asked]
         lengths = [f"how many {' and '.join(counted)} are how long"] * bool(counted)
         what = ", ".join([mean, *lengths, *["and the mean loss"] * ("loss" in asked)])
-        noise, others = f"{self.noise_told(agreed, owner)} on the gradient", list[str]()
-        if not agreed.summed:
-            whole = self.deviation(agreed, owner)
-            for part, of, size in (("length", "share of records", 1.0), ("loss", "mean loss", 0.5)):
-                found = [asked[one] for one in asked if part in one]
-                bound = agreed.agreement.loss_bound if part == "loss" else 1.0
-                others += [f"{size * (bound or 0.0) * whole / min(found):.3g} on the {of}"] * bool(found)
-        return what, ", of ".join([noise, *others])
+        noises, unit = [f"{self.noise_told(agreed, owner)} on the gradient"], self.deviation(agreed, owner)
+        if counted and not agreed.summed:
+            least = min(share for part, share in asked.items() if part.endswith("lengths"))
+            noises.append(f"of {unit / least:.3g} on each share of records")
+        if "loss" in asked and not agreed.summed:
+            noises.append(
+                f"of {0.5 * (agreed.agreement.loss_bound or 0.0) * unit / asked['loss']:.3g} on the mean loss"
+            )
+        return what, ", ".join(noises)
 
 
 def _shares(agreed: AgreedTerms) -> dict[str, float]:
