@@ -79,10 +79,10 @@ TEXTS = {
     "pilot.even.one": "Even {share} of every epsilon would settle about {expected} of 1 open verdict: no pilot is "
     "recommended for them.",
     "pilot.recommended": "Recommended: pilot = {share}, which {settles}.",
-    "pilot.alike": "The pilot, {share} of every epsilon, says where the common model is and how long rows are; owners are "
-    "alike, and it says nothing of how they differ.",
-    "pilot.sum": "The pilot, {share} of every epsilon, is seen as a sum alone: it says where the common model is and how long "
-    "rows are, and nothing of how owners differ.",
+    "pilot.alike": "The pilot, {share} of every epsilon, says where the common model is; owners are alike, and it says "
+    "nothing of how they differ.",
+    "pilot.sum": "The pilot, {share} of every epsilon, is seen as a sum alone: it says where the common model is, and nothing "
+    "of how owners differ.",
     "pilot.lengths": "The pilot, {share} of every epsilon, first measures how long rows are and where targets lie in their "
     "declared ranges; the run is planned by that, and these numbers allow for it.",
     "pilot.lengths.recommended": "With pilot = {share} a first answer would measure how long rows are and where targets lie "

@@ -1,4 +1,4 @@
-"""One answer that tells how to plan: a gradient at the start, how long gradients and records are, and the mean loss.
+"""One answer that tells how to plan: a gradient at the start, perhaps how long records and gradients are, and the mean loss.
 
 Formal guarantee. Let W be the symmetric root of the agreed preconditioner P (the identity without one). A record adds
 
