@@ -37,6 +37,7 @@ ADDED = {
     "heterogeneity",
     "at_heterogeneity",
     "unseen",
+    "longer_than_public",
     "insurance_premium",
     "plan_caution",
     "probability",
