@@ -18,7 +18,9 @@ from copriv.forecast import after_pilot
 from copriv.forecast.after_pilot import before_pilot, pilots, told
 from copriv.forecast.phases import stops
 from copriv.forecast.pilot_answers import noise_foreseen, pilot_terms, told_by
+from copriv.losses import Squared
 from copriv.mechanisms.pilot import EDGES, PilotNumbers
+from copriv.model.records import Records
 from copriv.plan.outliers import outliers_of
 from copriv.populations.dealt import draw_worlds, heterogeneity_of
 from copriv.populations.owner_posterior import common_shift
@@ -338,25 +340,25 @@ def test_the_level_is_asked_with_less_noise_and_the_rest_with_little_more(data, 
 def test_counts_of_lengths_show_outliers_where_noise_is_small():
     """The likelihood ratio against its formula, and by simulation: of many owners without outliers it rarely says so."""
     rng, share, sd = np.random.default_rng(4), 1e-4, 2.5e-5
-    kinds = np.array([1.3, 1.6, 5.0])
+    kinds = np.array([1.0, 1.2, 5.0])
     ends = []
     for there in (0.0, share):
         made = []
         for _ in range(400):
             counts = sd * rng.normal(size=7)
-            counts[2] += there
+            counts[1] += there
             made.append(np.exp(Lengths(counts, sd**2).log_ratio(share, kinds, 1.0)))
         ends.append(np.array(made))
     without, with_them = ends
-    assert (without[:, 0] == 1.0).all()  # public rows may be as long
+    assert (without[:, 0] == 1.0).all()  # public rows are as long
     assert np.mean(without[:, 1] > 20.0) < 0.05 < 0.8 < np.mean(with_them[:, 1] > 20.0)
-    counts = share * np.array([3.0, 5.0, 0.4, 0.3, -0.1, 0.9, 0.2])
+    counts = share * np.array([3.0, 0.5, 0.4, 0.3, -0.1, 0.9, 0.2])
 
     def likelihood(*there: float) -> float:
-        return float(np.prod(norm.pdf(counts[2:], share * np.array(there), sd)))
+        return float(np.prod(norm.pdf(counts[1:], share * np.array(there), sd)))
 
-    none, shortest = likelihood(0, 0, 0, 0, 0), likelihood(1, 0, 0, 0, 0)
-    longer = np.mean([likelihood(*below, 1, 0) for below in product((0, 1), repeat=3)])
+    none, shortest = likelihood(0, 0, 0, 0, 0, 0), likelihood(1, 0, 0, 0, 0, 0)
+    longer = np.mean([likelihood(*below, 1, 0) for below in product((0, 1), repeat=4)])
     found = Lengths(counts, sd**2).log_ratio(share, kinds, 1.0)
     assert found == pytest.approx([0.0, np.log(shortest / none), np.log(longer / none)])
 
@@ -420,6 +422,15 @@ def test_owners_whose_records_are_longer_than_public_rows_are_told_and_the_run_s
     assert f"counted {unlike.longer:.0%} of all records as longer".replace("%", " %") in unlike.verdict
     assert "no number here holds" in unlike.caution
     assert unlike.to_dict()["longer_than_public"] == unlike.longer
+
+
+def test_records_that_are_all_as_long_as_the_longest_public_row_are_not_longer():
+    """As those are that a schema clamps to its ranges: a length is a sum, whose last bits may differ."""
+    asked = PilotNumbers(1.0, 3.0, None, False, 3, agreed_shares={"gradient": 0.5, "record_lengths": 0.5})
+    x = np.array([[1.0, 1.0, 1.0], [-1.0, 1.0 + 1e-12, 1.0], [0.0, 0.0, 3.0]])
+    counted = asked.parts(asked.of(Squared(), Records.of(x, np.zeros(3)), np.zeros(3)))["record_lengths"]
+    assert counted.tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    assert Lengths(counted, 1e-12).surely_beyond(1.0, 1e-2) is None
 
 
 def test_noise_alone_is_not_taken_for_longer_records():

@@ -120,6 +120,14 @@ def test_terms_are_computed_again_whatever_the_threads_and_others_are_found(
     run.chosen = dict(found.chosen or {})
     assert wrong_with(run, found, "digest") == ""
 
+    unlike = AfterPilot.decided(signed, found.before, replace(found.after, longer=0.31))
+    assert unlike.chosen is None
+    assert "31 % of all records are longer than any public row" in unlike.reason
+    assert "public rows are not like the owners' records" in wrong_with(run, unlike, "digest")
+    run.kept = unlike.reason
+    assert wrong_with(run, unlike, "digest") == ""
+    run.kept = None
+
     def were_it(verdict: Answer, probability: float) -> AfterPilot:
         """The same answers, were the verdict of bank-1 another one, and no of the others; `known` says so."""
         owners = []

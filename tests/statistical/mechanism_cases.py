@@ -212,7 +212,7 @@ def mean(case: Case, records: Records, theta: Array | None = None) -> Array:
     gradient = records.weight @ (rows * _factor(rows, BOUND, case.order)) / N
     if case.mechanism == "pilot":
         lengths = np.linalg.norm(rows, ord=1, axis=1) / BOUND, np.linalg.norm(records.features, ord=1, axis=1)
-        least, most = [0, 1, 1.5, 2.1, 3, 4.2, 6], [1, 1.5, 2.1, 3, 4.2, 6, np.inf]
+        least, most = [0, 1.05, 1.5, 2.1, 3, 4.2, 6], [1.05, 1.5, 2.1, 3, 4.2, 6, np.inf]
         shares = [
             (records.weight @ ((x >= a) & (x < b))) / N for x in lengths for a, b in zip(least, most, strict=True)
         ]

@@ -2,8 +2,7 @@
 
 Before it: rule, mechanism and numbers of answers as they are planned on public rows, what the pilot is asked at, and a range
 for each term that stays open. After it: the forecast by the owners' answers (`after_pilot`), from released numbers and public
-rows alone, so that whoever has both can compute it again. The run goes on by its plan, or, where joining pays for nobody,
-stops.
+rows alone, so that whoever has both can compute it again. The run goes on by its plan, or stops (`stops`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -99,7 +98,7 @@ class AfterPilot:
     """Public sample before the pilot."""
     after: Forecast
     chosen: Mapping[str, Any] | None
-    """The terms of the run, by key (`Agreement.chosen_run`); None: joining pays for nobody, and the budget's rest is kept."""
+    """The terms of the run, by key (`Agreement.chosen_run`); None: it stops, and the rest of the budget is kept."""
     reason: str
 
     @classmethod

@@ -35,8 +35,9 @@ from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.terms.learning import PILOT_PARTS, check_loss, check_parts
 from copriv.types import Array, Loss, is_linear
 
-EDGES = (1.0, 1.5, 2.1, 3.0, 4.2, 6.0)
-"""Lengths between bins, over Ξ or B. The last bin is open; what is not finite is in it."""
+EDGES = (1.05, 1.5, 2.1, 3.0, 4.2, 6.0)
+"""Lengths between bins, over Ξ or B; records that are clamped to declared ranges may all be as long as B. The last bin is open;
+what is not finite is in it."""
 SHARES = dict(zip(PILOT_PARTS, (0.7, 0.1, 0.1, 0.1), strict=True))
 """Shares of ε where none are agreed, without "loss" in proportion where no mean loss is released. Set by hand."""
 

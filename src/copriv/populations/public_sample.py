@@ -64,7 +64,7 @@ class Lengths:
 
     def surely_beyond(self, longest: float, expected: float) -> float | None:
         """Share of records in bins beyond that of the longest public row; None where noise may have made more than expected."""
-        some = np.append(0.0, EDGES) >= longest
+        some = np.append(0.0, EDGES) > longest
         found = float(self.shares[some].sum())
         return found if found - SURELY * np.sqrt(some.sum() * self.variance) > expected else None
 

@@ -74,8 +74,8 @@ def command(
             f"{pilots}, and a plan after each for an equal part of the runs. Epsilon is what a pilot leaves; verdicts on own "
             "records and noise scales are those after the first. "
             + (
-                f"After {stopping} of {pilots} the run would stop, since by the answers joining pays for nobody; it is "
-                "simulated all the same."
+                f"After {stopping} of {pilots} the run would stop: by the answers joining pays for nobody, or public rows are "
+                "unlike the records; it is simulated all the same."
                 if stopping
                 else f"After none of the {pilots} the run would stop: by the answers joining pays, or it is open for whom."
             )
