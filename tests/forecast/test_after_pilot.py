@@ -24,7 +24,7 @@ from copriv.model.records import Records
 from copriv.plan.outliers import outliers_of
 from copriv.populations.dealt import draw_worlds, heterogeneity_of
 from copriv.populations.owner_posterior import common_shift
-from copriv.populations.public_sample import Lengths
+from copriv.populations.public_sample import Lengths, PublicSample
 from copriv.privacy.shared_noise import sum_modulo
 from copriv.problem import Problem
 from copriv.simulation.runs import one_answers, one_sum
@@ -389,7 +389,7 @@ def test_lengths_are_asked_where_they_would_show_something_and_with_as_little_as
     # Three standard deviations of the count are at most a record in 5,000; or, at 2 %, five of all bins a tenth.
     for epsilon, share in zip(levels, shares, strict=True):
         noise = np.sqrt(10 * 2.0) * 2.0 / (0.1 * epsilon * 100_000) / 10
-        watched = 0.02 * (5 * np.sqrt(6) * noise <= 0.02 * 0.1)
+        watched = 0.02 * (0.02 * (0.1 - (1 - np.exp(-0.01))) >= 5 * np.sqrt(6) * noise)
         assert share == next((s for s in (0.02, 0.05, 0.1, 0.2) if s >= 3 * noise * 5_000), watched)
 
 
@@ -419,6 +419,7 @@ def test_owners_whose_records_are_longer_than_public_rows_are_told_and_the_run_s
     assert (like.longer, stops(like)) == (None, all(one.verdict == "no" for one in like.owners))
     assert unlike.longer > 0.3
     assert stops(unlike)
+    assert unlike.verdict.startswith("The pilot counted")
     assert f"counted {unlike.longer:.0%} of all records as longer".replace("%", " %") in unlike.verdict
     assert "no number here holds" in unlike.caution
     assert unlike.to_dict()["longer_than_public"] == unlike.longer
@@ -431,6 +432,20 @@ def test_records_that_are_all_as_long_as_the_longest_public_row_are_not_longer()
     counted = asked.parts(asked.of(Squared(), Records.of(x, np.zeros(3)), np.zeros(3)))["record_lengths"]
     assert counted.tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     assert Lengths(counted, 1e-12).surely_beyond(1.0, 1e-2) is None
+
+
+def test_public_rows_that_are_no_random_sample_stop_no_run(public):
+    """Rows of strata, weights, and rows that a dictionary is fitted to: records may be longer without being unlike."""
+
+    def allowed(agreed: Agreement, rows: tuple[np.ndarray, np.ndarray], strata: object = None) -> float | None:
+        return PublicSample.of(Problem.forecasting(agreed, rows, strata=strata)).allowed_longer
+
+    x, y = public
+    assert allowed(terms(), public) == pytest.approx(1.0 - np.exp(-10.0 / 300))
+    assert allowed(terms(), (x[:39], y[:39])) is None
+    assert allowed(terms(), public, [f"bank-{i}" for i in range(4) for _ in range(75)]) is None
+    owners = [{"name": f"bank-{i}", "records": 2000, "epsilon": 2.0, "weight": w} for i, w in enumerate((3, 1, 1, 1))]
+    assert allowed(terms().replace(owner=owners), public) is None
 
 
 def test_noise_alone_is_not_taken_for_longer_records():

@@ -25,16 +25,17 @@ def of_forecast(outlook: Forecast) -> str:
     """Say for whom joining pays, by how much and with which probability, what would settle open cases, and cautions."""
     if outlook.nobody_else:
         return answer(outlook)
-    return f"{answer(outlook)} {_joined(_beyond_answer(outlook))}"
+    return f"{_joined(unlike_public(outlook))} {answer(outlook)} {_joined(_beyond_answer(outlook))}".lstrip()
 
 
 def sentences(outlook: Forecast) -> list[Said]:
     """The sentences of `of_forecast` as values, which pages show in the reader's language."""
-    return [*_answer(outlook.joining, outlook.agreed.agreement.worthwhile), *_beyond_answer(outlook)]
+    found = _answer(outlook.joining, outlook.agreed.agreement.worthwhile)
+    return [*unlike_public(outlook), *found, *_beyond_answer(outlook)]
 
 
 def _beyond_answer(outlook: Forecast) -> list[Said]:
-    verdict, said = outlook.joining, [*unlike_public(outlook), *shrunk(outlook)]
+    verdict, said = outlook.joining, shrunk(outlook)
     if verdict.answer == "no":
         said.append(_remedy(outlook))
     key = "costs" if outlook.comparison.same else "costs.recommended"

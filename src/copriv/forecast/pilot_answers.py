@@ -13,7 +13,7 @@ A mean of residuals is what owners differ in most, and one number among p: W is 
 common shift of all predictions, at unit cost. Its noise is then about √(p − 1) times smaller, that of the others 1/√(p − 1)
 larger.
 
-Records' lengths are counted in multiples of the longest public row: records beyond twice that are evidence of the outliers
+Records' lengths are counted in multiples of the longest public row: records that are longer are evidence of the outliers
 that plans are insured against (`copriv.plan.outliers`).
 
 The weighted mean tells d, that of the common model: its prior is the sampling error of the public model, C/n₀, and noise
@@ -71,22 +71,23 @@ def parts_weighed(sample: PublicSample, asked: Agreement, times: float = 1.0) ->
     """Share of the pilot's ε for each part of the answer: lengths of records get as little as shows outliers, if there are any.
 
     That is the least that shows nine tenths of the kinds, by probability, that the largest share would. Where that shows less
-    than half of them it is the least of all, if it shows whether public rows are like the owners' (WATCH); nothing otherwise,
-    or where plans are not insured. Lengths of gradients and the mean loss are not asked (decision 0027). times: factor of the
+    than half of them it is the least of all, if it shows whether public rows are like the owners' (WATCH); nothing otherwise.
+    Lengths of gradients and the mean loss are not asked (decision 0027). times: factor of the
     answers' noise.
     """
-    if (kinds := outliers_of(sample)) is None:
-        return {"gradient": 1.0}
-    numbers = PilotNumbers.agreed(asked, sample.problem.n_parameters)
+    numbers, kinds = PilotNumbers.agreed(asked, sample.problem.n_parameters), outliers_of(sample)
     noise = times * count_noise(numbers, asked.noise_scales(), asked.weights)
-    signal = kinds.share * beyond(*kinds.lengths(numbers)) / noise
-    shown = [float(kinds.likely @ (share * signal >= SEEN)) / float(kinds.likely.sum()) for share in SHARES_OF_LENGTHS]
-    least = SHARES_OF_LENGTHS[0]
-    if shown[-1] < 0.5 and least * WATCH < SURELY * np.sqrt(len(EDGES)) * noise:
-        return {"gradient": 1.0}
-    share = least
+    shown = [0.0] * len(SHARES_OF_LENGTHS)
+    if kinds is not None:
+        signal = kinds.share * beyond(*kinds.lengths(numbers)) / noise
+        shown = [
+            float(kinds.likely @ (share * signal >= SEEN)) / float(kinds.likely.sum()) for share in SHARES_OF_LENGTHS
+        ]
+    share, allowed = SHARES_OF_LENGTHS[0], sample.allowed_longer
     if shown[-1] >= 0.5:
         share = next(share for share, found in zip(SHARES_OF_LENGTHS, shown, strict=True) if found >= 0.9 * shown[-1])
+    elif allowed is None or share * (WATCH - allowed) < SURELY * np.sqrt(len(EDGES)) * noise:
+        return {"gradient": 1.0}
     return {"gradient": 1.0 - share, "record_lengths": share}
 
 

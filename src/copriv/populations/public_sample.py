@@ -66,7 +66,7 @@ class Lengths:
         """Share of records in bins beyond that of the longest public row; None where noise may have made more than expected."""
         some = np.append(0.0, EDGES) > longest
         found = float(self.shares[some].sum())
-        return found if found - SURELY * np.sqrt(some.sum() * self.variance) > expected else None
+        return min(found, 1.0) if found - SURELY * np.sqrt(some.sum() * self.variance) > expected else None
 
 
 def _bin(lengths: Float[Array, " kinds"]) -> Any:
@@ -231,17 +231,28 @@ class PublicSample:
         """Posterior mean of the owners' θ*: the public model or, after a pilot, what its answers say too."""
         return self.optimum.theta if self.pilot is None else self.pilot.centre
 
+    @property
+    def allowed_longer(self) -> float | None:
+        """Share of all records that are longer than all of n₀ random rows with a probability of e⁻¹⁰.
+
+        None where public rows are not such a sample: rows of strata, owners with weights that are not their records, or fewer
+        than ten rows a parameter, to which a dictionary may be fitted.
+        """
+        problem, rows = self.problem, self.problem.unbounded[0]
+        shares = problem.terms.records / problem.terms.records.sum()
+        if problem.strata is not None or not np.allclose(problem.terms.weights, shares):
+            return None
+        if rows.units < 10 * problem.n_parameters:
+            return None
+        return float(-np.expm1(-10.0 / rows.units))
+
     @cached_property
     def longer(self) -> float | None:
-        """Share of all records that a pilot counted as longer than any public row; None where public rows allow for it.
-
-        One of n₀ rows of the same law is longer than all others with probability 1/n₀: ten times that are not of that law.
-        """
-        if self.pilot is None or self.pilot.lengths is None:
+        """Share of all records that a pilot counted as longer than any public row; None where public rows allow for it."""
+        if self.pilot is None or self.pilot.lengths is None or (allowed := self.allowed_longer) is None:
             return None
-        rows = self.problem.unbounded[0]
-        longest = float(np.abs(rows.features).sum(axis=1).max()) / self.pilot.asked.feature_bound
-        return self.pilot.lengths.surely_beyond(longest, 10.0 / rows.units)
+        longest = float(np.abs(self.problem.unbounded[0].features).sum(axis=1).max())
+        return self.pilot.lengths.surely_beyond(longest / self.pilot.asked.feature_bound, allowed)
 
     def variance_along(self, directions: Float[Array, "p directions"]) -> Float[Array, " directions"]:
         """Posterior variance of the owners' θ* along each direction."""

@@ -51,7 +51,7 @@ def check_parts(value: Any) -> Any:
         raise ValueError("gradient: is missing; a pilot is an answer of a gradient and of what else is asked")
     if (whole := fsum(value.values())) > 1.0:
         raise ValueError(
-            f"the shares add up to {whole:.15g}, which is over 1; the parts of one answer share one epsilon"
+            f"the shares add up to {whole:.17g}, which is over 1; the parts of one answer share one epsilon"
         )
     return value
 
