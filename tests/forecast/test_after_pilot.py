@@ -21,7 +21,8 @@ from copriv.forecast.pilot_answers import noise_foreseen, pilot_terms, told_by
 from copriv.losses import Squared
 from copriv.mechanisms.pilot import EDGES, PilotNumbers
 from copriv.model.records import Records
-from copriv.plan.outliers import outliers_of
+from copriv.plan.outliers import LENGTHS as OUTLIERS
+from copriv.plan.outliers import LONGEST, outliers_of
 from copriv.populations.dealt import draw_worlds, heterogeneity_of
 from copriv.populations.owner_posterior import common_shift
 from copriv.populations.public_sample import Lengths, PublicSample
@@ -361,6 +362,11 @@ def test_counts_of_lengths_show_outliers_where_noise_is_small():
     longer = np.mean([likelihood(*below, 1, 0) for below in product((0, 1), repeat=4)])
     found = Lengths(counts, sd**2).log_ratio(share, kinds, 1.0)
     assert found == pytest.approx([0.0, np.log(shortest / none), np.log(longer / none)])
+
+
+def test_each_length_of_outliers_is_in_a_bin_of_its_own():
+    for lengths in (OUTLIERS, LONGEST):
+        assert np.searchsorted(EDGES, lengths, side="right").tolist() == [1, 2, 3, 4, 5, 6]
 
 
 def of_many(records: int, epsilon: float, intercept: bool = False) -> tuple[Problem, np.ndarray]:

@@ -201,9 +201,10 @@ def test_the_model_is_one_step_along_the_mean_gradient() -> None:
     g = np.mean([PilotNumbers.agreed(terms, 2).of(Squared(), r, np.zeros(2))[:2] for r in problem.owners], axis=0)
     np.testing.assert_allclose(found.theta.mean(axis=0), -0.5 * W @ g, atol=4e-3)
     np.testing.assert_allclose(W @ W, METRIC)
-    assert "how many gradients and records are how long, and the mean loss" in terms.mechanism.promise(
-        terms, terms.owner[0]
-    )
+    told = terms.mechanism.promise(terms, terms.owner[0])
+    assert "how many gradients and records are how long, and the mean loss" in told
+    # 2/(300 · 2) over a share of a tenth; of the mean loss, up to 4, half as much a unit.
+    assert "of 0.0333 on each share of records, of 0.0667 on the mean loss" in told
 
 
 def test_what_cannot_be_kept_is_refused_before_anything_is_spent() -> None:

@@ -56,9 +56,8 @@ def pilot_terms(sample: PublicSample, agreement: Agreement, times: float = 1.0) 
     shift, p = common_shift(r.features, sample.hessian), problem.n_parameters
     metric = 0.5 * (inverse + inverse.T) + max(p - 2, 0) * np.outer(shift, shift)
     lengths = row_norms(problem.loss.gradients(start, r.features, r.target) @ root_of(metric))
-    sizes = np.abs(problem.unbounded[0].features).sum(axis=1)
     # A pilot clips half of the public gradients: `alone` is then within three times for more owners than if it clips 10 %.
-    Ξ, B = (max(float(each), 1e-12) for each in (np.quantile(lengths, 0.5), sizes.max()))
+    Ξ, B = (max(float(each), 1e-12) for each in (np.quantile(lengths, 0.5), sample.longest_row))
     asked = agreement.replace(
         agreement={"start": start.tolist(), "preconditioner": metric.tolist()},
         model={"gradient_bound": Ξ},
@@ -72,8 +71,7 @@ def parts_weighed(sample: PublicSample, asked: Agreement, times: float = 1.0) ->
 
     That is the least that shows nine tenths of the kinds, by probability, that the largest share would. Where that shows less
     than half of them it is the least of all, if it shows whether public rows are like the owners' (WATCH); nothing otherwise.
-    Lengths of gradients and the mean loss are not asked (decision 0027). times: factor of the
-    answers' noise.
+    Lengths of gradients and the mean loss are not asked (decision 0027). times: factor of the answers' noise.
     """
     numbers, kinds = PilotNumbers.agreed(asked, sample.problem.n_parameters), outliers_of(sample)
     noise = times * count_noise(numbers, asked.noise_scales(), asked.weights)

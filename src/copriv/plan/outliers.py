@@ -85,10 +85,7 @@ class Outliers:
 
     def lengths(self, asked: PilotNumbers) -> tuple[Float[Array, " kinds"], float]:
         """Lengths as a pilot counts them: of each kind, and of the longest public row."""
-        longest = float(
-            np.abs(self.sample.problem.unbounded[0].features).sum(axis=1).max()
-        )  # of rows without intercept
-        return asked.lengths(self.x), longest / asked.feature_bound
+        return asked.lengths(self.x), self.sample.longest_row / asked.feature_bound
 
     def cost(self, setting: Setting) -> float:
         """E ψ that outliers add."""

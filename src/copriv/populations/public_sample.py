@@ -231,6 +231,11 @@ class PublicSample:
         """Posterior mean of the owners' θ*: the public model or, after a pilot, what its answers say too."""
         return self.optimum.theta if self.pilot is None else self.pilot.centre
 
+    @cached_property
+    def longest_row(self) -> float:
+        """L1 length of the longest public row, without intercept."""
+        return float(np.abs(self.problem.unbounded[0].features).sum(axis=1).max())
+
     @property
     def allowed_longer(self) -> float | None:
         """Share of all records that are longer than all of n₀ random rows with a probability of e⁻¹⁰.
@@ -251,8 +256,7 @@ class PublicSample:
         """Share of all records that a pilot counted as longer than any public row; None where public rows allow for it."""
         if self.pilot is None or self.pilot.lengths is None or (allowed := self.allowed_longer) is None:
             return None
-        longest = float(np.abs(self.problem.unbounded[0].features).sum(axis=1).max())
-        return self.pilot.lengths.surely_beyond(longest / self.pilot.asked.feature_bound, allowed)
+        return self.pilot.lengths.surely_beyond(self.longest_row / self.pilot.asked.feature_bound, allowed)
 
     def variance_along(self, directions: Float[Array, "p directions"]) -> Float[Array, " directions"]:
         """Posterior variance of the owners' θ* along each direction."""
